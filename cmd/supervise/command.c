@@ -417,6 +417,7 @@ reap(struct keeper *k)
 		if (changed.si_pid == 0)
 			return;
 		if (changed.si_pid == k->command.pid && process_is_end(&changed)) {
+			atomic_store(&k->page->died_at, instant_now());
 			if (changed.si_code != CLD_EXITED)
 				atomic_store(&k->page->died_of, changed.si_status);
 			atomic_store(&k->page->command, 0);

@@ -392,7 +392,7 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		break;
 	case MSG_GUARD:
 		for (size_t i = 0; i < a->n; i++)
-			close(a->fds[i]); /* we are awake */
+			guard_refuse(a->fds[i]); /* we are awake */
 		break;
 	case MSG_SKIPPED:
 	case MSG_SUPERSEDED:

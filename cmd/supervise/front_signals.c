@@ -21,6 +21,9 @@
 /* so long after we were continued, the command may still be about to be */
 #define CONTINUING (250 * NS_PER_MS)
 
+/* so late we may read what has killed the command */
+#define LATE NS_PER_S
+
 /* ---- describing one ---- */
 
 /* What runs, as far as we know; the keeper looks again. */
@@ -66,25 +69,33 @@ reach_of(struct front *f, const struct received *t)
 	return witnessed == REACH_UNKNOWN || by_code == REACH_GROUP ? by_code : witnessed;
 }
 
+/* Has this signal killed the command a moment ago?  It may not have been reaped yet. */
+static bool
+has_just_killed(const struct front *f, int sig, pid_t command)
+{
+	int of = command ? process_died_of(command) : 0;
+
+	if (of)
+		return of == sig;
+	return atomic_load(&f->page->died_of) == sig &&
+	    instant_now() < atomic_load(&f->page->died_at) + LATE;
+}
+
 /*
- * Has the command died of it, before we could read it?  Of the first one of its kind: later ones are
- * for those that are left.
+ * Has the command got it while it ran?  It may end before the keeper looks; or it has died of it,
+ * before we could read it.  Of the first one of its kind: later ones are for those that are left.
  */
 static bool
-has_killed(struct front *f, const struct signal_case *c, pid_t command)
+had_it(struct front *f, const struct signal_case *c, pid_t command)
 {
 	uint64_t bit = 1ULL << (c->sig - 1);
 	bool first = !(f->given & bit);
-	int sig;
 
 	if (c->reach != REACH_GROUP || c->apart ||
 	    (c->state != SIGNAL_RUNS && c->state != SIGNAL_RESTS))
 		return false;
 	f->given |= bit;
-	if (!first || c->state == SIGNAL_RUNS)
-		return false;
-	sig = command ? process_died_of(command) : 0;
-	return (sig ? sig : atomic_load(&f->page->died_of)) == c->sig;
+	return c->state == SIGNAL_RUNS || (first && has_just_killed(f, c->sig, command));
 }
 
 /* The keeper reaps it, and may be late. */
@@ -93,7 +104,7 @@ has_ended(pid_t command)
 {
 	char state = process_state(command);
 
-	return state ? state == 'Z' : kill(command, 0) != 0;
+	return state ? state == 'Z' : kill(command, 0) != 0 && errno == ESRCH;
 }
 
 /* What is asked of the kernel for some signals only. */
@@ -141,7 +152,7 @@ describe_signal(struct front *f, const struct received *t)
 	c.for_nobody = !delivery_receiver(f->run);
 	describe_suspension(f, &c, command);
 	c.reach = reach_of(f, t); /* late: it takes time */
-	c.killed = has_killed(f, &c, command);
+	c.had = had_it(f, &c, command);
 	return c;
 }
 
@@ -295,7 +306,7 @@ static void
 pass_on(struct front *f, const struct msg *m)
 {
 	const struct signal_case *c = &m->got;
-	uint64_t *sent = &f->passed_on[c->reach][c->by_key][c->sender];
+	uint64_t *sent = &f->passed_on[c->had][c->reach][c->by_key][c->sender];
 	uint64_t bit = 1ULL << (c->sig - 1);
 
 	if (!link_is_crowded(f->keeper.link))

@@ -65,9 +65,9 @@ struct front {
 	int interrupt; /* the signal that is to end us, as long as nothing has run; 0 */
 	/*
 	 * a bit for each signal passed on since the link is crowded:
-	 * [whom else it reached][from a key][its sender]
+	 * [the command had it][whom else it reached][from a key][its sender]
 	 */
-	uint64_t passed_on[REACHES][2][SENDERS];
+	uint64_t passed_on[2][REACHES][2][SENDERS];
 	uint64_t given; /* and for each that our group has got since the grant */
 	struct front_end end;
 	struct threat threat;

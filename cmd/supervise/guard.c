@@ -90,10 +90,18 @@ guard_begin(const struct page *s, const struct watch *w, int link)
 }
 
 void
+guard_refuse(int fd)
+{
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	close(fd);
+}
+
+void
 guard_end(struct guard *g)
 {
+	/* one that has not run yet has it, too, and is to continue nobody */
 	if (g->fd >= 0)
-		close(g->fd);
+		guard_refuse(g->fd);
 	if (g->pid > 0) {
 		kill(g->pid, SIGKILL);
 		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)

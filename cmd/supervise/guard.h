@@ -26,4 +26,7 @@ struct guard guard_begin(const struct page *, const struct watch *, int link);
 
 void guard_end(struct guard *);
 
+/* Closes an end that continues us; whoever has it as well sees that it no longer does. */
+void guard_refuse(int fd);
+
 #endif

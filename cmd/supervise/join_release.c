@@ -28,14 +28,17 @@ await_outcome(int fd, pid_t keeper, struct join_outcome *o, struct fault *f)
 {
 	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_RELEASE};
 	const size_t size = offsetof(struct join_ask, keys) + 1;
-	bool alive = true;
+	bool alive = true, reset = false;
 	ssize_t n = -1;
 
 	send(fd, &ask, size, MSG_NOSIGNAL);
 	for (;;) {
 		n = recv(fd, o, sizeof *o, 0);
-		if (n < 0 && errno == ECONNRESET)
-			continue; /* once: it has ended before our second question, and its answer lies here */
+		if (n < 0 && errno == ECONNRESET && !reset) {
+			/* it has ended before our second question, and its answer lies here */
+			reset = true;
+			continue;
+		}
 		if (n == JOIN_ALIVE)
 			alive = true;
 		else if (n >= 0 || (errno != EAGAIN && errno != EINTR))

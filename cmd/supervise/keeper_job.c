@@ -1,6 +1,8 @@
 /* keeper_job.c - the keeper beside a shell's job. */
 #include "keeper_job.h"
 
+#include "guard.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -53,8 +55,7 @@ keeper_job_wake_front(const struct keeper *k)
 void
 keeper_job_drop_guard(struct keeper *k)
 {
-	fcntl(k->job.guard[0], F_SETFL, O_NONBLOCK);
-	close(k->job.guard[0]);
+	guard_refuse(k->job.guard[0]);
 	close(k->job.guard[1]);
 	k->job.guard[0] = k->job.guard[1] = -1;
 }
@@ -80,6 +81,13 @@ set_guard(struct keeper *k)
 		keeper_job_drop_guard(k);
 }
 
+/* The front has gone on meanwhile, and has read of it. */
+static bool
+is_refused(int guard)
+{
+	return !(fcntl(guard, F_GETFL) & O_ASYNC);
+}
+
 /*
  * It is looked at when we wake, which we do every third of a lease at least, but not more often
  * than needed.  While the link is open the front is our parent.  Where /proc hides it (hidepid), it
@@ -94,7 +102,7 @@ keeper_job_look(struct keeper *k)
 	bool sleeps = state == 'T' || (state == '\0' && link_is_unread(k->news.link));
 
 	k->job.look_at = instant_now() + k->params->terms.ttl / 4;
-	if (k->job.guard[0] >= 0 && !sleeps)
+	if (k->job.guard[0] >= 0 && (!sleeps || is_refused(k->job.guard[0])))
 		keeper_job_drop_guard(k);
 	if (k->job.guard[0] < 0 && (sleeps || state == '\0'))
 		set_guard(k);

@@ -121,6 +121,7 @@ link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 	    .msg_iovlen = 1,
 	    .msg_control = control.room,
 	    .msg_controllen = sizeof control.room};
+	bool reset = false;
 	ssize_t n;
 
 	if (room) {
@@ -129,10 +130,15 @@ link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 	}
 	a->n = 0;
 	a->cut = false;
-	/* ECONNRESET, once: the other side has ended and left something unread; what it has sent lies here */
-	do
-		n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	while ((n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) < 0)
+		/*
+		 * The other side has ended and left something unread; what it has sent lies here.
+		 * Linux says so once, and another kernel may say nothing else.
+		 */
+		if (errno == ECONNRESET && !reset)
+			reset = true;
+		else if (errno != EINTR)
+			break;
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;
 	if (n == 0)

@@ -57,7 +57,8 @@ struct page {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
 	/* when the keeper last woke; it does so every third of the ttl */
 	_Atomic instant alive_at;
-	_Atomic pid_t command; /* 0 before it is known, and after it was reaped */
+	_Atomic pid_t command;   /* 0 before it is known, and after it was reaped */
+	_Atomic instant died_at; /* set before `died_of` */
 	_Atomic int died_of; /* the signal that has killed it, once it was reaped; or 0 */
 	_Atomic instant granted_at; /* the command may have begun; 0: not yet */
 	/* --newest: when the run came, as its record has it; for the next keeper */

@@ -48,8 +48,9 @@
  * L5   any other            all         who is in our group    passes it on to the others
  * L6   CONT, foreground     ?           the same (fg)          nothing
  * L7   any other            us, ?       we alone, perhaps all  passes it on to all
- * L8   of which the command all         who was in our group   nothing, as if we had read it in time
- *      has just died
+ * L8   that the command had all         who was in our group   nothing, as if all was read in time: the command has ended since,
+ *                                                              or died of it within the last second
+ * L9   as R1; as R6         any; ?      the command            nothing: it has ended since
  *
  * a hold
  * H1   any that ends        any         nobody                 undelivered: gives it back, ends by it
@@ -160,8 +161,11 @@ decide_rest(const struct signal_case *c)
 {
 	if (c->terminal && signal_suspends(c->sig))
 		return c->may_suspend ? DEED_SUSPEND /* L1 */ : DEED_NOTHING /* L2 */;
-	if (c->killed)
+	if (c->had)
 		return DEED_NOTHING; /* L8 */
+	if (c->sent ||
+	    (!c->apart && c->reach == REACH_UNKNOWN && c->sender == FROM_COMMAND))
+		return DEED_NOTHING; /* L9 */
 	if (c->by_key && c->ends)
 		return DEED_END_REST; /* L3 */
 	if (c->reach == REACH_GROUP)

@@ -52,7 +52,7 @@ struct signal_case {
 	bool apart;       /* the command is not in our process group */
 	bool suspended;   /* the command is */
 	bool sent;        /* to the command, by loop_suspend_with() */
-	bool killed;      /* the command has died of it: it came while that ran */
+	bool had;         /* the command got it while that ran */
 	bool may_suspend; /* a shell could continue us */
 	bool for_nobody;  /* a hold with --for */
 	bool min_hold;    /* others are shown the keeper's pid */

@@ -1,6 +1,7 @@
 /*
  * front_signals.c - Goal of these tests: whatever else lies before a keeper that sleeps, it gets
- * each signal from which something else follows; and a hold ends with its parent.
+ * each signal from which something else follows; what the command had is for nobody else, and a
+ * hold ends with its parent.
  */
 #define front_signals_reap test_front_signals_reap
 #define front_signals_ends test_front_signals_ends
@@ -12,6 +13,7 @@
 #define front_signals_watch test_front_signals_watch
 #include "cmd/supervise/front_signals.c"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -27,6 +29,7 @@ a_crowd_keeps_back_only_what_is_the_same(void **state)
 	    {.sig = SIGTERM, .reach = REACH_US, .sender = FROM_COMMAND},
 	    {.sig = SIGINT, .reach = REACH_GROUP, .by_key = true},
 	    {.sig = SIGINT, .reach = REACH_GROUP},
+	    {.sig = SIGINT, .reach = REACH_GROUP, .had = true},
 	};
 	enum { N = sizeof cases / sizeof *cases };
 	struct msg m = {.kind = MSG_TRACE}, got;
@@ -57,6 +60,59 @@ a_crowd_keeps_back_only_what_is_the_same(void **state)
 	close(ends[1]);
 }
 
+static void
+what_the_command_had_is_for_nobody_else(void **state)
+{
+	static struct page page;
+	struct front f = {.page = &page};
+	struct signal_case c = {.sig = SIGTERM,
+	    .reach = REACH_GROUP,
+	    .state = SIGNAL_RESTS,
+	    .ends = true,
+	    .terminal = true};
+
+	(void)state;
+	page.died_at = instant_now() + 60 * NS_PER_S; /* just now, however slow we are */
+	page.died_of = SIGTERM;
+	assert_true(had_it(&f, &c, 0));
+	assert_false(had_it(&f, &c, 0));
+	/* it died of one that was sent to it alone */
+	f.given = 0;
+	page.died_at = instant_now() - 2 * NS_PER_S;
+	assert_false(had_it(&f, &c, 0));
+	/* it ends between our look and the keeper's */
+	c.state = SIGNAL_RUNS;
+	c.had = had_it(&f, &c, 0);
+	c.state = SIGNAL_RESTS;
+	assert_int_equal(signal_decide(&c), DEED_NOTHING);
+}
+
+/* It is killed as soon as it was forked, and has our ends of the pipe still. */
+static void
+a_guard_that_has_not_run_continues_nobody(void **state)
+{
+	struct guard g = {0};
+	sigset_t cont, before;
+	int ends[2], its;
+
+	(void)state;
+	sigemptyset(&cont);
+	sigaddset(&cont, SIGCONT);
+	sigprocmask(SIG_BLOCK, &cont, &before);
+	assert_int_equal(pipe(ends), 0);
+	fcntl(ends[0], F_SETOWN, getpid());
+	fcntl(ends[0], F_SETSIG, SIGCONT);
+	fcntl(ends[0], F_SETFL, O_ASYNC | O_NONBLOCK);
+	its = dup(ends[0]);
+	g.fd = ends[0];
+	guard_end(&g);
+	close(ends[1]);
+	sigpending(&cont);
+	assert_false(sigismember(&cont, SIGCONT));
+	close(its);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 /* The asker tells of the end of its parent, for which nobody ignores TERM. */
 static void
 term_of_the_asker_ends_though_the_caller_ignores_it(void **state)
@@ -82,6 +138,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_crowd_keeps_back_only_what_is_the_same),
+	    cmocka_unit_test(what_the_command_had_is_for_nobody_else),
+	    cmocka_unit_test(a_guard_that_has_not_run_continues_nobody),
 	    cmocka_unit_test(term_of_the_asker_ends_though_the_caller_ignores_it),
 	};
 

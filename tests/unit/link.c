@@ -15,11 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static bool resets;
+
+/* As a kernel has it which says ECONNRESET for ever. */
+ssize_t
+recvmsg(int fd, struct msghdr *h, int flags)
+{
+	if (!resets)
+		return syscall(SYS_recvmsg, fd, h, flags);
+	errno = ECONNRESET;
+	return -1;
+}
 
 static int
 open_link(void **state)
@@ -218,6 +232,20 @@ what_one_that_has_ended_had_sent_is_heard(void **state)
 	close(ends[0]);
 }
 
+static void
+a_reset_that_stays_is_the_end(void **state)
+{
+	const int *ends = *state;
+	struct anchors a;
+	struct msg got;
+
+	alarm(20); /* instead of spinning */
+	resets = true;
+	assert_int_equal(link_receive(ends[0], &got, &a, NULL), -1);
+	resets = false;
+	alarm(0);
+}
+
 /* A grant without all that keeps the lock is known as such, at either end. */
 static void
 missing_descriptors_are_noticed(void **state)
@@ -277,6 +305,8 @@ main(void)
 	    cmocka_unit_test(what_one_that_has_ended_had_sent_is_heard),
 	    cmocka_unit_test_setup_teardown(
 		messages_arrive_whole_and_in_order, open_link, close_link),
+	    cmocka_unit_test_setup_teardown(
+		a_reset_that_stays_is_the_end, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(descriptors_travel, open_link, close_link),
 	    cmocka_unit_test_setup_teardown(
 		full_link_does_not_block, open_link, close_link),
