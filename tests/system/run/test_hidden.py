@@ -19,11 +19,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /
 HIDING = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
 ANOTHER = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "--bounding-set=-all"]
 COMMAND = """
-import ctypes, signal, sys
+import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(4, 0)
-signal.signal(signal.SIGCONT, lambda *_: print("continued", flush=True))
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"continued\\n"))
 if sys.argv[1:]:
-    signal.signal(signal.SIGTSTP, lambda *_: print("not stopped", flush=True))
+    signal.signal(signal.SIGTSTP, lambda *_: os.write(1, b"not stopped\\n"))
 print("ready", flush=True)
 while True:
     signal.pause()
