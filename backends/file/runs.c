@@ -5,6 +5,7 @@
 
 #include "backends/common/digits.h"
 #include "backends/common/job.h"
+#include "backends/common/libc.h"
 #include "backends/common/refuse.h"
 #include "backends/common/sha.h"
 
@@ -14,12 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 enum {
-	EXCHANGE = 2,   /* RENAME_EXCHANGE, which not every libc has */
 	ID_CHARS = 200, /* an ID that is longer when encoded is named by its hash */
 	SWEEP = 64,     /* files of an old era that are deleted at a time */
 };
@@ -87,6 +86,33 @@ run_refuse(struct host *host, const struct run *r, const struct job *job, bool f
 }
 
 /* ---- the files ---- */
+
+/*
+ * A key's directory of runs, as a directory of its own.  With RC_OK its descriptor is the
+ * caller's.
+ */
+static enum rc
+open_runs(struct directory *runs, const struct directory *d, const char *name,
+    enum directory_use use, struct fault *fault)
+{
+	char step[NAME_MAX + 1];
+	const char *behind;
+	struct stat st;
+	enum rc rc;
+
+	*runs = *d;
+	snprintf(runs->where, sizeof runs->where, "%.250s/%.*s", d->where,
+	    (int)strcspn(name, "/"), name);
+	rc = directory_open_steps(d, name, use, &runs->fd, &behind, fault);
+	snprintf(step, sizeof step, "%.*s", (int)strcspn(name, "/"), name);
+	if (rc == RC_DENIED && libc_stat_at(d->fd, step, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode))
+		return fault_set(fault, rc,
+		    "%s is a file, as dlocks of before 2026-11-25 had it: once no such dlock runs, "
+		    "remove it, and its jobs are forgotten",
+		    runs->where);
+	return rc;
+}
 
 /* RC_LOST: there is none. */
 static enum rc
@@ -275,7 +301,39 @@ visit_eras(struct visit *v, struct fault *fault)
 	return rc;
 }
 
-/* ---- what a run leaves ---- */
+/* ---- has it been done? ---- */
+
+/*
+ * A success in `last` is no longer a failure, as the file of its ID has it.  A run that is to be
+ * shown asks for nothing but the directory.
+ */
+enum rc
+runs_check(const struct directory *d, const char *name, struct host *host,
+    const struct job *job, int64_t now_us, struct fault *fault)
+{
+	char id[ENCODED_BYTES];
+	struct directory runs;
+	struct visit v = {
+	    .runs = &runs, .id = id, .job = job, .host = host, .now_us = now_us};
+	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
+
+	if (rc != RC_OK)
+		return rc;
+	if (job->no_retry)
+		rc = visit_file(&v, 0, last_name, fault);
+	if (rc == RC_OK && job->once) {
+		encode_key(id, sizeof id, job->once);
+		rc = visit_eras(&v, fault);
+	}
+	if (rc == RC_OK)
+		rc = visit_file(&v, 0, last_name, fault);
+	if (rc == RC_OK)
+		rc = visit_file(&v, 0, good_name, fault);
+	close(runs.fd);
+	return rc;
+}
+
+/* ---- remembering ---- */
 
 /*
  * `last` can be replaced then.  A good run that seems to lie in the future is given up for any
@@ -318,148 +376,6 @@ store_failure(const struct directory *runs, const struct run *r, struct fault *f
 	return rc == RC_OK || rc == RC_LOST ? store_run(runs, name, r, fault) : rc;
 }
 
-static enum rc
-add_run(const struct directory *runs, const struct run *r, enum run_use use,
-    struct fault *fault)
-{
-	enum rc rc = copy_last(runs, r->end, fault);
-
-	if (rc == RC_OK && use == RUN_FINAL && r->status != 0 && *r->id)
-		rc = store_failure(runs, r, fault);
-	return rc == RC_OK ? store_run(runs, last_name, r, fault) : rc;
-}
-
-/* ---- opening, and the log of before ---- */
-
-static enum rc
-open_directory(struct directory *runs, const struct directory *d, const char *name,
-    enum directory_use use, struct fault *fault)
-{
-	const char *behind;
-
-	*runs = *d;
-	snprintf(runs->where, sizeof runs->where, "%.250s/%.*s", d->where,
-	    (int)strcspn(name, "/"), name);
-	return directory_open_steps(d, name, use, &runs->fd, &behind, fault);
-}
-
-/* RC_LOST: a file with something in it, but no run. */
-static enum rc
-copy_log(FILE *log, const struct directory *runs, struct fault *fault)
-{
-	enum rc rc = RC_OK;
-	char line[RUN_LINE];
-	bool any = false, found = false;
-	struct run r;
-
-	while (rc == RC_OK && fgets(line, sizeof line, log)) {
-		size_t n = strlen(line);
-
-		any = true;
-		if (n == 0 || line[n - 1] != '\n' || !run_parse(&r, line, n - 1))
-			continue;
-		found = true;
-		rc = add_run(runs, &r, RUN_COUNTS, fault);
-	}
-	return rc == RC_OK && any && !found ? RC_LOST : rc;
-}
-
-/*
- * The first dlocks kept a log, of one line for each run, under the name of the directory.  What it
- * says is written into a new directory, which takes the name in one step: a dlock that is killed
- * before that leaves the log as it was.  (A dlock of then does not take the directory for a log, and
- * refuses to run jobs.)  RC_LOST: it is no log.
- */
-static enum rc
-take_log(const struct directory *d, const char *name, struct fault *fault)
-{
-	char log[NAME_MAX + 1], fresh[NAME_MAX + 8];
-	struct directory runs;
-	FILE *in;
-	int fd;
-	enum rc rc;
-
-	snprintf(log, sizeof log, "%.*s", (int)strcspn(name, "/"), name);
-	snprintf(fresh, sizeof fresh, "%.*s.new/", NAME_MAX, log);
-	rc = directory_open_file(d, log, DIRECTORY_LOOK, &fd, fault);
-	if (rc != RC_OK)
-		return RC_LOST;
-	in = fdopen(fd, "r");
-	if (!in) {
-		close(fd);
-		return directory_failed(d, "cannot read the log of past runs", fault);
-	}
-	rc = open_directory(&runs, d, fresh, DIRECTORY_MAKE, fault);
-	if (rc == RC_OK) {
-		rc = copy_log(in, &runs, fault);
-		close(runs.fd);
-	}
-	fclose(in);
-	fresh[strlen(fresh) - 1] = '\0';
-	if (rc == RC_OK &&
-	    syscall(SYS_renameat2, d->fd, fresh, d->fd, log, EXCHANGE) != 0)
-		rc = directory_failed(d, "cannot replace the log of past runs", fault);
-	if (rc == RC_OK)
-		unlinkat(d->fd, fresh, 0);
-	return rc;
-}
-
-/*
- * A key's directory of runs, as a directory of its own.  With RC_OK its descriptor is the
- * caller's.
- */
-static enum rc
-open_runs(struct directory *runs, const struct directory *d, const char *name,
-    enum directory_use use, struct fault *fault)
-{
-	enum rc rc = open_directory(runs, d, name, use, fault), took;
-	struct fault why;
-
-	if (rc != RC_DENIED || use != DIRECTORY_MAKE)
-		return rc;
-	took = take_log(d, name, &why);
-	if (took == RC_OK)
-		return open_directory(runs, d, name, use, fault);
-	if (took == RC_LOST)
-		return rc;
-	*fault = why;
-	return took;
-}
-
-/* ---- has it been done? ---- */
-
-/*
- * A success in `last` is no longer a failure, as the file of its ID has it.  A run that is to be
- * shown asks for nothing but the directory.
- */
-enum rc
-runs_check(const struct directory *d, const char *name, struct host *host,
-    const struct job *job, int64_t now_us, struct fault *fault)
-{
-	char id[ENCODED_BYTES];
-	struct directory runs;
-	struct visit v = {
-	    .runs = &runs, .id = id, .job = job, .host = host, .now_us = now_us};
-	enum rc rc = open_runs(&runs, d, name, DIRECTORY_MAKE, fault);
-
-	if (rc != RC_OK)
-		return rc;
-	if (job->no_retry)
-		rc = visit_file(&v, 0, last_name, fault);
-	if (rc == RC_OK && job->once) {
-		encode_key(id, sizeof id, job->once);
-		rc = visit_eras(&v, fault);
-	}
-	if (rc == RC_OK)
-		rc = visit_file(&v, 0, last_name, fault);
-	if (rc == RC_OK)
-		rc = visit_file(&v, 0, good_name, fault);
-	close(runs.fd);
-	return rc;
-}
-
-/* ---- remembering ---- */
-
 enum rc
 runs_remember(const struct directory *d, const char *name, const struct run *r,
     enum run_use use, struct fault *fault)
@@ -476,7 +392,11 @@ runs_remember(const struct directory *d, const char *name, const struct run *r,
 		close(runs.fd);
 		return rc;
 	}
-	rc = add_run(&runs, r, use, fault);
+	rc = copy_last(&runs, r->end, fault);
+	if (rc == RC_OK && use == RUN_FINAL && r->status != 0 && *r->id)
+		rc = store_failure(&runs, r, fault);
+	if (rc == RC_OK)
+		rc = store_run(&runs, last_name, r, fault);
 	if (rc == RC_OK && old.before > 0)
 		(void)visit_eras(&old, &ignored);
 	close(runs.fd);

@@ -27,9 +27,6 @@
  * META of the lock file is locked meanwhile, and the lock is still ours.  Like the lock
  * file, no file is forced to the disk: a crash of the machine may take the last runs.
  *
- * The first dlocks kept a log in place of the directory, a file of such lines.  A run that finds
- * one makes the directory of it.
- *
  * 400 DAYS.  ERA counts periods of 400 days since the epoch, and is that of the time of
  * the copy.  An ID is looked for in every era that is there, so that a wrong clock
  * hides no run.  A dlock that remembers a run deletes a few files of each era but this
