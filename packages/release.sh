@@ -25,7 +25,7 @@ tar -C "$twin" --strip-components=1 -xzf /root/source
 chown -R 65534:65534 /tmp/a
 cd /src
 quietly make -j"$(nproc)" DIST=/root/out "$@"
-! grep warning: /root/log
+if grep warning: /root/log; then exit 1; fi
 cd /
 quietly env TZ=Asia/Tokyo LC_ALL=C.UTF-8 HOME=/tmp chroot --userspec=65534:65534 / sh -c \
 	'umask 077; cd "$1"; shift; make -j"$(nproc)" "$@"' sh "$twin" DIST=/tmp/a/out "$@"
