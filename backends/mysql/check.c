@@ -179,7 +179,10 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 
 /* ---- who we are there, and what may be done ---- */
 
-/* $1 is the table that the mode needs most, $2 how the names of this version end. */
+/*
+ * $1 is the table that the mode needs most, $2 how the names of this version end, $3 what may stand
+ * for freeze_key: one server is content with the older freeze (lease_look.c).
+ */
 #define COUNTED(count, names) \
 	"(SELECT COUNT(" count ") FROM information_schema.routines " \
 	"WHERE routine_schema = DATABASE() AND CAST(routine_name AS BINARY) IN (" names \
@@ -203,9 +206,8 @@ tell_mysql_disk(struct checkup *c, const struct variable *v)
 	right(HAS_CALLS, CALLS(NAMED("take") ", " NAMED("enter") ", " NAMED("await") ", " \
 		NAMED("renew") ", " NAMED("release"))) \
 	right(HAS_LIST, CALLS(NAMED("list") ", " NAMED("last_run"))) \
-	/* freeze is content with either of its two (lease_look.c) */ \
 	right(HAS_FREEZE, COUNTED("DISTINCT routine_name LIKE 'dlock\\_freeze%'", \
-		NAMED("freeze_key") ", " NAMED("freeze") ", " NAMED("thaw"))) \
+		NAMED("freeze_key") ", CONCAT('dlock_', $3, $2), " NAMED("thaw"))) \
 	right(HAS_BREAK, CALLS(NAMED("ask_back") ", " NAMED("take_away"))) \
 	right(HAS_CREATE, GRANTED("CREATE")) \
 	right(HAS_CREATE_ROUTINE, GRANTED("CREATE ROUTINE")) \
@@ -314,8 +316,10 @@ check_rights(struct sql *db, struct checkup *c, struct fault *f)
 	const char *table = db->mode == &lease_mode ? "dlock_keys"
 	    : db->mode == &mysql_row_mode           ? "dlock_rows"
 						    : "dlock_grants";
+	const char *freeze = mysql_const(db)->session.server.is_galera ? "freeze_key"
+								       : "freeze";
 	const struct question q = {.text = rights_sql,
-	    SQL_VALUES(SQL_TEXT(table), SQL_TEXT(db->driver->version)),
+	    SQL_VALUES(SQL_TEXT(table), SQL_TEXT(db->driver->version), SQL_TEXT(freeze)),
 	    .fields = HAS};
 	struct answer a = {.db = NULL};
 	enum rc rc = sql_ask(db, &q, c->until, &a, f);

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from manual import block
-from mysql_server import USER, AsMysql, mysql_url
+from mysql_server import USER, AsMysql, mysql_url, on_galera
 from pg import pg_url
 from support import DLOCK, PATIENCE, rules_of, wait_for
 
@@ -540,6 +540,16 @@ def test_a_right_to_the_older_freeze_will_do(dlock, doctor, mysql_db, poor):
     names = [n for n in sum(MY_RIGHTS.values(), ["freeze"]) if n != "freeze_key"]
     status, found = doctor("-u", poor(*(f"EXECUTE ON PROCEDURE DB.dlock_{n}_3" for n in names)))
     assert (status, found["right-freeze"][0]) == (0, "ok"), found
+
+
+def test_on_a_cluster_the_older_freeze_will_not_do(dlock, doctor, mysql_db, make_mysql_tamper, poor):
+    assert dlock.run("run", "-u", mysql_db.url, "-k", "k", "true").status == 0
+    poor(*(f"EXECUTE ON PROCEDURE DB.dlock_{n}_3" for n in sum(MY_RIGHTS.values(), ["freeze"]) if n != "freeze_key"))
+    url = mysql_url(make_mysql_tamper(mysql_db.server.port, on_galera, ready=0).port, "poor", mysql_db.name)
+    for level, fact in ("fail", "1 of 2"), ("ok", "2 of 2"):
+        found = doctor("-u", url)[1]["right-freeze"]
+        assert found[0] == level and fact in found[1], found
+        mysql_db.ask(f"GRANT EXECUTE ON PROCEDURE `{mysql_db.name}`.dlock_freeze_key_3 TO poor@'%'")
 
 
 def test_a_role_that_only_looks_is_not_told_to_make_tables(dlock, doctor, mysql_db, poor):

@@ -4,14 +4,13 @@
 import concurrent.futures
 import contextlib
 import hashlib
-import re
 import time
 
 import pymysql
 import pytest
 
 from faults import assert_refused
-from mysql_server import USER, AsMysql, mysql_url
+from mysql_server import USER, AsMysql, mysql_url, on_galera
 from proxy import UP
 from support import At, boottime, is_free, run, spent, wait_for
 
@@ -165,12 +164,6 @@ def behind_a_proxy(number, body):
         return [body]
     end = body.index(b"\0") + 1
     return [body[:end] + b"\1\2\3\4" + body[end + 4:]]
-
-
-def on_galera(number, body):
-    """The last but two of the facts that are read at the start: wsrep_on; behind it what is unfit, and the database."""
-    facts = re.fullmatch(rb"(.*\x010.*\x01)0(\x010(.)(\w+))", body, re.S)
-    return [facts[1] + b"1" + facts[2] if facts and facts[3] == bytes([len(facts[4])]) else body]
 
 
 @pytest.mark.parametrize("change", [behind_a_proxy, on_galera])
