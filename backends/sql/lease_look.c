@@ -198,7 +198,7 @@ falls_back(const struct sql *db, enum rc rc, struct lease_list *list)
 	bool refused = rc == RC_CONFIG || rc == RC_DENIED ||
 	    (rc != RC_OK && rc != RC_STOP && sql_is_missing(db));
 
-	if (!refused || !list->older)
+	if (!refused || !sql_is_connected(db) || !list->older)
 		return false;
 	*list = (struct lease_list){list->older, NULL};
 	return true;
@@ -378,11 +378,13 @@ catch_up(struct sql *db, const struct look *look, struct fault *f)
 	const struct question q = {
 	    .text = db->driver->lease->catch_up, .fields = 1, .harmless = true};
 	instant by = look_answer_by(look);
+	enum rc rc;
 
-	if (!q.text || !look->key || sql_open(db, by, f) != RC_OK ||
-	    !lease_is_one_of_several(db))
+	if (!q.text || !look->key)
 		return RC_OK;
-	return sql_exec(db, &q, by, NULL, f);
+	rc = sql_open(db, by, f);
+	return rc == RC_OK && lease_is_one_of_several(db) ? sql_exec(db, &q, by, NULL, f)
+							  : rc;
 }
 
 enum rc
@@ -484,7 +486,8 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
 		return sql_ask_created(db, &q, until, NULL, f);
 	q.procedure = d->freeze_for_all;
 	rc = sql_ask_created(db, &q, until, NULL, f);
-	if ((rc != RC_DENIED && rc != RC_CONFIG) || lease_is_one_of_several(db))
+	if ((rc != RC_DENIED && rc != RC_CONFIG) || !sql_is_connected(db) ||
+	    lease_is_one_of_several(db))
 		return rc;
 	q.procedure = "freeze";
 	return sql_ask_created(db, &q, until, NULL, f);

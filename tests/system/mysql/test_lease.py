@@ -243,6 +243,15 @@ def test_what_comes_too_late_takes_nothing(made):
     assert made.ask("SELECT k FROM dlock_holds UNION SELECT k FROM dlock_waiters") == []
 
 
+@pytest.mark.parametrize("logins, words", [(1, ("status",)), (2, ("freeze",)), (1, ("thaw", "-y")), (1, ("forget", "-y")),
+                                           (1, ("status", "--done-within", "1h")), (1, ("ls", "--jobs"))])
+def test_who_may_not_log_in_is_refused_once(dlock, made, make_proxy, logins, words):
+    """More attempts would bring the account, or the host, nearer to being locked out.  (A freeze is tried though the look before it fails.)"""
+    proxy = make_proxy(made.port)
+    done = dlock.run(*words, "-u", mysql_url(proxy.port, f"{USER}:wrong", made.name), *(() if words[0] == "ls" else ("-k", "job")))
+    assert (done.status, proxy.connections) == (77, logins), done
+
+
 def test_who_gets_the_row_of_its_key_too_late_takes_nothing(made):
     """Its time is up while it waits for the row, which somebody else has locked."""
     for procedure, more in (("dlock_take_3", (0,)), ("dlock_enter_3", (9_000, "exclusive", 0, None, 0, 0, 0))):
