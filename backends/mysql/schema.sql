@@ -751,21 +751,7 @@ BEGIN
 END
 //
 -- Nobody is granted the key any more, for so many milliseconds (NULL: without an end) or until
--- dlock_thaw.
-CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_3(p_k VARBINARY(512), p_record VARBINARY(1023), p_length_ms BIGINT)
-BEGIN
-	DECLARE t, v_ends BIGINT;
-	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-	CALL dlock_lock_key_3(p_k, NULL, t);
-	SET v_ends = CASE WHEN p_length_ms < 3153600000000 THEN t + p_length_ms * 1000 ELSE 9223372036854775807 END;
-	INSERT INTO dlock_holds (k, token, owner, kind, room, since, ends, record)
-		VALUES (p_k, 0, '', 'freeze', 0, t, v_ends, p_record)
-		ON DUPLICATE KEY UPDATE since = t, ends = v_ends, record = p_record;
-	COMMIT;
-	SELECT 1 AS done;
-END
-//
--- The same, and the row of the key is changed, as by each grant: where several servers write, of two
+-- dlock_thaw.  The row of the key is changed, as by each grant: where several servers write, of two
 -- transactions that change one row at once only the first is committed.  So a freeze that is
 -- committed is seen by each later grant, also by way of a server where it has not arrived.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_key_3(p_k VARBINARY(512), p_record VARBINARY(1023), p_length_ms BIGINT)
@@ -781,6 +767,11 @@ BEGIN
 	COMMIT;
 	SELECT 1 AS done;
 END
+//
+-- The same, as clients of before call it.  (In a database that one of them has made it does not
+-- change the row of the key.)
+CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_freeze_3(p_k VARBINARY(512), p_record VARBINARY(1023), p_length_ms BIGINT)
+	CALL dlock_freeze_key_3(p_k, p_record, p_length_ms)
 //
 -- Ends that, and grants to who is next.  done 0: it was not frozen.
 CREATE PROCEDURE /*M! IF NOT EXISTS */ /*!80029 IF NOT EXISTS */ dlock_thaw_3(p_k VARBINARY(512))

@@ -194,6 +194,15 @@ def test_on_a_cluster_a_job_sees_a_release_that_came_while_it_was_granted(dlock,
     assert is_free(dlock, at, key="job")
 
 
+# As the schema had it before freeze_key.
+OLD_FREEZE = """p_k VARBINARY(512), p_record VARBINARY(1023), p_length_ms BIGINT)
+BEGIN
+    INSERT INTO dlock_holds (k, token, owner, kind, room, since, ends, record)
+        VALUES (p_k, 0, '', 'freeze', 0, 1, 9223372036854775807, p_record) ON DUPLICATE KEY UPDATE record = p_record;
+    SELECT 1 AS done;
+END"""
+
+
 def test_a_freeze_changes_the_row_that_each_grant_changes(dlock, made):
     """So of the two the servers of a cluster commit the second only if it has seen the first (histories of Galera)."""
     last = made.value("SELECT last FROM dlock_keys WHERE k = 'job'")
@@ -201,10 +210,14 @@ def test_a_freeze_changes_the_row_that_each_grant_changes(dlock, made):
         assert dlock.run("freeze", "-u", made.url, "-k", "job").status == 0
         assert made.value("SELECT last FROM dlock_keys WHERE k = 'job'") > last
         last = made.value("SELECT last FROM dlock_keys WHERE k = 'job'")
+    with made.connect() as c:  # as an older dlock asks
+        assert call(c, "dlock_freeze_3", "job", "{}", None) == (1,)
+    assert made.value("SELECT last FROM dlock_keys WHERE k = 'job'") > last
 
 
 def test_a_freeze_that_a_cluster_does_not_order_is_made_on_one_server_only(dlock, made, make_mysql_tamper):
     """Where an older schema is there, which is another user's, or rights to that one."""
+    made.ask(f"CREATE OR REPLACE DEFINER = {USER}@'%' PROCEDURE dlock_freeze_3({OLD_FREEZE}")
     made.ask("CREATE OR REPLACE USER steers@'%'")
     for procedure in ("list", "asker", "last_run", "list_last", "list_ids", "list_ended", "freeze"):
         made.ask(f"GRANT EXECUTE ON PROCEDURE `{made.name}`.dlock_{procedure}_3 TO steers@'%'")
@@ -230,6 +243,15 @@ def test_a_look_at_a_key_on_a_cluster_waits_for_what_the_others_have_confirmed(d
             assert (b"wsrep_sync_wait" in b"".join(up)) == (port == node and command != "run"), command
 
 
+@pytest.mark.parametrize("logins, words", [(1, ("status",)), (2, ("freeze",)), (1, ("thaw", "-y")), (1, ("forget", "-y")),
+                                           (1, ("status", "--done-within", "1h")), (1, ("ls", "--jobs"))])
+def test_who_may_not_log_in_is_refused_once(dlock, made, make_proxy, logins, words):
+    """More attempts would bring the account, or the host, nearer to being locked out.  (A freeze is tried though the look before it fails.)"""
+    proxy = make_proxy(made.port)
+    done = dlock.run(*words, "-u", mysql_url(proxy.port, f"{USER}:wrong", made.name), *(() if words[0] == "ls" else ("-k", "job")))
+    assert (done.status, proxy.connections) == (77, logins), done
+
+
 # ---- what the procedures decide ----
 
 
@@ -241,15 +263,6 @@ def test_what_comes_too_late_takes_nothing(made):
                 call(c, *arguments)
             assert e.value.args[0] == 3024
     assert made.ask("SELECT k FROM dlock_holds UNION SELECT k FROM dlock_waiters") == []
-
-
-@pytest.mark.parametrize("logins, words", [(1, ("status",)), (2, ("freeze",)), (1, ("thaw", "-y")), (1, ("forget", "-y")),
-                                           (1, ("status", "--done-within", "1h")), (1, ("ls", "--jobs"))])
-def test_who_may_not_log_in_is_refused_once(dlock, made, make_proxy, logins, words):
-    """More attempts would bring the account, or the host, nearer to being locked out.  (A freeze is tried though the look before it fails.)"""
-    proxy = make_proxy(made.port)
-    done = dlock.run(*words, "-u", mysql_url(proxy.port, f"{USER}:wrong", made.name), *(() if words[0] == "ls" else ("-k", "job")))
-    assert (done.status, proxy.connections) == (77, logins), done
 
 
 def test_who_gets_the_row_of_its_key_too_late_takes_nothing(made):
