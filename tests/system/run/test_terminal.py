@@ -281,6 +281,8 @@ def test_ctrl_c_reaches_a_command_that_has_made_its_own_group(shell, files):
     """As timeout(1) does: the terminal's key has reached dlock alone."""
     shell.send(run_line(files, "timeout", "100", "sh", "-c", "'echo be\\gun; exec sleep 100'") + "\n")
     shell.expect("begun")
+    # before its fork has returned it would end alone
+    wait_for(lambda: [p for p in descendants_of(shell.tty.pid) if (stat_of(p) or ())[:2] == ("timeout", "S")], what="timeout to wait")
     shell.ctrl("c")
     assert shell.prompt() == 130
 
