@@ -485,8 +485,10 @@ def test_alert_is_no_reason_to_hammer_a_silent_server(fake):
 
 def test_lock_that_is_wanted_back_is_given_up_politely(fake):
     """TERM, and what obeys is not killed; the lock is released at its end."""
-    obey = "trap 'sleep 0.3; echo obeys; exit 0' TERM; while :; do sleep 0.05; done"
-    started = fake.start("alert=100ms,renew=revoked,renew=ok", "-c", obey)
+    # a TERM that comes before it listens is not lost
+    obey = "import signal, time; signal.sigwait([signal.SIGTERM]); time.sleep(0.3); print('obeys')"
+    started = fake.start("alert=100ms,renew=revoked,renew=ok", "--", sys.executable, "-c", obey,
+                         preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]))
     done = started.wait()
     assert (done.status, done.stdout) == (79, "obeys\n")
     assert "asked to give it up (the script says wanted back)" in done.stderr
