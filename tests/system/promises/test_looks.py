@@ -197,6 +197,7 @@ def test_slots(look, place, dlock):
     found = look.at()
     assert (found["kind"], found["limit"]) == ("limit", 3)
     assert [(h["pid"], h["slot"]) for h in found["holders"]] == [(held[0].pid, 0), (held[1].pid, 1)]
+    assert [h.event("acquired")["slot"] for h in held] == [0, 1]
     assert look.run("wait", "-n", "--limit", "3", "-k", place.key()).status == 0
     assert look.run("wait", "-n", "-k", place.key()).status == 75
     dlock.hold(place, place.key(), "--limit", "3", *CALM)

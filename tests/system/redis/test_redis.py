@@ -3,7 +3,9 @@
 
 import contextlib
 import hashlib
+import os
 import socket
+import subprocess
 import threading
 import time
 
@@ -13,7 +15,7 @@ from faults import assert_password_is_not_shown
 from hostile import GRANTED, array, waiting
 from proxy import close_with_reset
 from redis_script import ears
-from support import free_port, is_alive, rules_of, run, wait_for
+from support import DLOCK, free_port, is_alive, rules_of, run, wait_for
 
 SECRET = "s3cr3t/P%55 x"
 ENCODED = "s3cr3t%2FP%2555%20x"
@@ -406,3 +408,35 @@ def test_a_waiter_outlasts_a_master_that_is_demoted_for_a_while(dlock, make_redi
     assert holder.finish().status == 0
     waiter.held()
     assert waiter.finish().status == 0
+
+
+# ---- a name with several addresses ----
+
+
+@contextlib.contextmanager
+def silent(address):
+    """Nobody answers who connects there: no place is left in the line."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(address)
+        server.listen(0)
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(address)
+        yield
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("other", [lambda address: contextlib.nullcontext(), silent], ids=["refuses", "silent"])
+def test_a_name_leads_to_the_address_that_answers(dlock, own_redis, tmp_path, other):
+    """The resolver names 127.0.0.1 first; the server is at the other one."""
+    with own_redis.client() as c:
+        c.config_set("bind", "127.0.0.2")
+    (tmp_path / "hosts").write_text("127.0.0.2 both\n127.0.0.1 both\n")
+    with other(("127.0.0.1", own_redis.port)):
+        done = subprocess.run(["unshare", "-m", "sh", "-c", f'mount --bind {tmp_path}/hosts /etc/hosts && exec "$@"', "sh", DLOCK, "run",
+                               "-u", f"redis://both:{own_redis.port}", "-k", "job", "--", "echo", "ran"],
+                              env=dlock.env, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")

@@ -1637,26 +1637,40 @@ def test_a_lost_hold_is_told_by_its_key(dlock, hold, alone):
     assert release(dlock, alone, "job").status == 1
 
 
+@contextlib.contextmanager
 def keeper_that_ends(key, where):
-    """Listens as the keeper of a hold does, says what it has, and ends when it is asked to release that."""
+    """Listens as the keeper of a hold does, says to whoever looks what it has, and ends when it is asked to release that."""
     header = (pathlib.Path(ROOT) / "cmd/supervise/join.h").read_text()
-    version, has_hold = int(re.search(r"JOIN_VERSION (\d+)", header)[1]), 2
+    version, verbs, has_hold = int(re.search(r"JOIN_VERSION (\d+)", header)[1]), re.search(r"enum join_verb {(.*)}", header)[1], 2
+    release_verb = [verb.split()[0] for verb in verbs.split(",")].index("JOIN_RELEASE") + 1
     room = int(re.search(r"WHERE_BYTES = (\d+)", (pathlib.Path(ROOT) / "backends/backend.h").read_text())[1])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind("\0dlock-" + uuid.uuid4().hex)
-        listening.listen(5)
+        listening.listen(50)
+        ready, begun = os.pipe()
         pid = os.fork()
         if pid == 0:
-            listening.accept()[0].send(struct.pack(f"iiq{room}s", version, has_hold, os.getpid(), where.encode()) + key.encode() + b"\0")
-            listening.accept()[0].recv(100)
-            os._exit(0)
-    return pid
+            os.write(begun, b"x")
+            while True:  # others look for a hold of theirs meanwhile
+                with contextlib.suppress(OSError):
+                    asker = listening.accept()[0]
+                    ask = asker.recv(1000)
+                    if len(ask) >= 8 and struct.unpack("ii", ask[:8])[1] == release_verb:
+                        os._exit(0)
+                    asker.send(struct.pack(f"iiq{room}s", version, has_hold, os.getpid(), where.encode()) + key.encode() + b"\0")
+        os.read(ready, 1)
+    os.close(ready)
+    os.close(begun)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def test_a_failure_of_a_release_by_a_key_names_key_and_server(dlock, alone):
-    pid = keeper_that_ends("job", "redis 10.0.0.5:6379")
-    result = dlock.run("release", "-k", "job")
-    os.waitpid(pid, 0)
+    with keeper_that_ends("job", "redis 10.0.0.5:6379"):
+        result = dlock.run("release", "-k", "job")
     said = "dlock: cannot release job (redis 10.0.0.5:6379): dlock's keeper process has ended before it said whether the lock is released"
     assert result.stderr.startswith(said) and result.stderr.count("\n") == 1, result
 
