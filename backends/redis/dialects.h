@@ -46,6 +46,7 @@ struct request {
 	/* of RELEASE: */
 	bool held;              /* a hold is given back */
 	struct outcome outcome; /* to be remembered if that is wanted */
+	bool counts; /* what is remembered keeps others from running it again */
 };
 
 struct dialect {

@@ -152,7 +152,7 @@ redis_run_script(struct redis *r, const struct request *q, instant until,
 		(q->operation == ACQUIRE && r->store.base.host->verbose),
 	    .claimed = q->operation != RELEASE,
 	    .settles = q->operation == RELEASE && q->held,
-	    .replicas = q->operation == RELEASE ? 0 : r->store.replicas};
+	    .replicas = q->operation == RELEASE && !q->counts ? 0 : r->store.replicas};
 	const struct dialect *d = r->store.dialect;
 	struct script_call call;
 	redisReply *reply;
@@ -229,6 +229,7 @@ redis_granted(struct redis *r, const struct answer *a, struct grant *g, struct f
 		return RC_AGAIN;
 	}
 	r->hold.is = true;
+	r->hold.unsure = false;
 	r->hold.token = a->token;
 	r->hold.slot = a->slot;
 	r->hold.inspect_from = r->route.sent + r->claim->ttl / 3;
@@ -478,6 +479,8 @@ redis_release(struct store *s, struct outcome o, instant until, struct fault *f)
 	r->store.base.host->alert = -1;
 	if (!r->route.asked)
 		return RC_OK;
+	back.counts = r->hold.is && job_is_wanted(&r->claim->job) &&
+	    (o.status == 0 || (o.ended && r->claim->job.no_retry));
 	rc = redis_run(r, &back, until, &a, f);
 	/* a user who may not write what is only shown keeps the lock for nobody */
 	if (rc == RC_DENIED && job_is_shown(&r->claim->job)) {
@@ -487,6 +490,14 @@ redis_release(struct store *s, struct outcome o, instant until, struct fault *f)
 	}
 	if (rc == RC_OK && a.code == ANSWER_UNREMEMBERED)
 		redis_note_unremembered(r, o.status);
+	/* a fail-over would forget the run, and the job would be run again */
+	if (rc == RC_OK && a.code != ANSWER_NOT_HOLDER && back.counts)
+		r->hold.unsure = !redis_is_replicated(r, f);
+	if (rc == RC_OK && r->hold.unsure)
+		return a.code == ANSWER_NOT_HOLDER
+		    ? fault_set(f, RC_AGAIN,
+			  "%s: its replicas have not confirmed the run", r->store.where)
+		    : RC_AGAIN;
 	/* it was not ours any more, or the first one that asked has given it back */
 	if (rc == RC_OK && a.code == ANSWER_NOT_HOLDER && r->hold.is && *a.who)
 		rc = redis_revoked(r, RC_LOST, &a, f);

@@ -90,6 +90,8 @@ struct redis_hold {
 	uint64_t token;
 	unsigned slot;
 	instant inspect_from; /* a renewal asks how the server is set */
+	bool
+	    unsure; /* given back, but replicas have not confirmed that the run is remembered */
 };
 
 struct redis {

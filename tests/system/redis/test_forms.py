@@ -14,7 +14,7 @@ import redis
 from hostile import DONE, GRANTED, RESET, SILENCE, Hostile, array
 from redis_forms import HOST, REDIS_PLACES, RedisCluster
 from redis_script import ears
-from support import PATIENCE, ROOT, At, boottime, free_port, is_alive, place_id, spent, wait_for
+from support import PATIENCE, ROOT, At, boottime, free_port, is_alive, place_id, run, spent, wait_for
 from witness import check_intervals, interval
 
 TTL = "15s"  # bears the fail-overs of these servers, also where a second vote is needed
@@ -720,3 +720,12 @@ def test_a_renewal_without_its_replicas_is_no_renewal(dlock, make_hostile):
     assert has_renewed(holder, renewals(holder))
     assert holder.finish().status == 0
     assert server.asked.count("wait") == server.asked.count("acquire") + server.asked.count("renew")
+
+
+@pytest.mark.parametrize("options, said", [((), False), (("--once", "x"), True), (("--once", "x", "--no-retry"), True)], ids=["", "once", "no-retry"])
+def test_a_job_counts_when_replicas_have_its_run(dlock, make_hostile, options, said):
+    """A fail-over would forget the run, and the job would be run again, though dlock had not said so."""
+    server = make_hostile({"wait": [b":1\r\n", *[b":0\r\n"] * 50]})
+    done = run(dlock, At(server.url), "-t", "6s", "-O", "wait-replicas=1", *options)
+    assert (done.status, done.stdout) == (0, "ran\n"), done
+    assert ("the release was not confirmed" in done.stderr and "0 of its replicas confirmed" in done.stderr) == said, done

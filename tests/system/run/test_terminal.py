@@ -1043,6 +1043,13 @@ def witnesses():  # one that has just been forked has no name yet
     with open(f"/proc/{job}/task/{job}/children") as f:
         return [int(p) for p in f.read().split() if os.getpgid(int(p)) == job]
 
+def asked():  # what the next stop would merge with the next fg has been taken by those that were continued
+    for pid in [*witnesses(), job]:
+        with open(f"/proc/{pid}/status") as f:
+            if int(dict(line.split(":", 1) for line in f)["ShdPnd"], 16) & 1 << signal.SIGCONT - 1:
+                return False
+    return True
+
 for _ in range(40):
     assert os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
     os.tcsetpgrp(0, os.getpgrp())
@@ -1056,6 +1063,8 @@ for _ in range(40):
     if os.waitpid(job, os.WUNTRACED | os.WNOHANG)[0]:
         again += time.monotonic() - began < 0.045  # for longer dlock waits for no witness, and then for no shell
         os.kill(job, signal.SIGCONT)
+    while not asked() and time.monotonic() - began < 1:
+        time.sleep(0.0005)
     os.kill(command, signal.SIGCONT)
 os.killpg(job, signal.SIGKILL)
 print(f"again {again} times")
