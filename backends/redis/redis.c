@@ -21,7 +21,8 @@
  *     (the server lost our grant, and gave us a later one) is a loss.  So is
  *     another slot than ours.
  *  9. A fail-over that kept our hold is survived: the new master renews it.  One that lost
- *     it is a loss.  With wait-replicas, what replicas have not got has not been granted.
+ *     it is a loss.  With wait-replicas, what replicas have not got has not been granted, and
+ *     a job that others are to skip has not been confirmed.
  * 10. Whether the server may lose locks is asked once, in one packet with a
  *     question that is sent anyhow: the first renewal once a third of the lease is over,
  *     with -v the first of all.
