@@ -18,6 +18,7 @@
  *	away    (acquire) the server does not answer; it is asked again as retry.h says
  *	hang    no answer comes
  *	late    ok after DELAY, even when nobody waits for it any more
+ *	die     SIGKILL of the process that asks, after DELAY
  *
  * `open=` takes ok, usage, config and system.  `lease=DURATION` (or inf) is the
  * lease given in place of the ttl, `token=N` the token, `alert=DURATION` alerts
@@ -34,13 +35,13 @@
 #include "backends/common/retry.h"
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
-#include "backends/common/identity.h"
 #include "backends/common/url.h"
 #include "cmd/parse.h"
 #include "tests/servers/fake_look.h"
 
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ enum { EACH = 3, REVOKE, FREEZE, THAW, CALLS, ANSWERS = 16 };
 static const char *const call_names[CALLS] = {
     "acquire", "renew", "release", "each", "revoke", "freeze", "thaw"};
 
-enum verdict { HANG = 100, LATE, AWAY };
+enum verdict { HANG = 100, LATE, AWAY, DIE };
 
 struct answer {
 	int verdict; /* an enum rc, or one of the above */
@@ -111,6 +112,7 @@ parse_verdict(const char *s, size_t n, int *ret)
 	    {"hang", HANG},
 	    {"late", LATE},
 	    {"away", AWAY},
+	    {"die", DIE},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -259,6 +261,8 @@ perform(struct fake *k, int call, instant until, struct fault *f)
 	    k, instant_after(k->sent, a.delay), a.verdict == LATE ? NEVER : until, f);
 	if (rc != RC_OK || a.verdict == RC_OK || a.verdict == LATE)
 		return rc;
+	if (a.verdict == DIE)
+		raise(SIGKILL);
 	if (a.verdict == RC_DONE)
 		return fault_set(f, RC_DONE, "ID x was run by another@fake");
 	if (a.verdict == AWAY)
