@@ -37,7 +37,7 @@ DLOCK_TEST = os.path.abspath(os.environ.get("DLOCK_TEST", os.path.join(ROOT, "bu
 ADMIN = os.path.join(os.path.dirname(DLOCK_TEST), "dlock-admin")  # calls a backend's admin_ops
 # Seconds for anything that should happen soon, on a machine that has much else to do; fewer where a failure is hoped for.
 PATIENCE = int(os.environ.get("DLOCK_TEST_PATIENCE", "60"))
-# Seconds by which one condition in five is noticed late, as on a machine that is slow: whatever fails of that alone would fail there.
+# Seconds by which one condition in three is noticed late, as on a machine that is slow: whatever fails of that alone would fail there.
 LATE = float(os.environ.get("DLOCK_TEST_LATE", "0"))
 BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
 
@@ -49,8 +49,8 @@ def wait_for(condition, timeout=PATIENCE, what=None):
     while True:
         result = condition()
         if result:
-            if LATE and random.random() < 0.2:
-                time.sleep(LATE)
+            if LATE and random.random() < 0.3:
+                sleep_as_if_stalled(LATE)
             return result
         if time.monotonic() > end:
             raise AssertionError(f"waited {timeout} s in vain for {what or condition.__name__}")
@@ -108,6 +108,12 @@ def watch_stalls():
 
 
 watch_stalls()
+
+
+def sleep_as_if_stalled(seconds):
+    began = boottime()
+    time.sleep(seconds)
+    STALLS.seen.append((began, boottime()))
 
 
 def stalled(began):
