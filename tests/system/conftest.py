@@ -83,7 +83,8 @@ def pytest_configure(config):
         name = pathlib.Path(path).stem
         config.pluginmanager.register(importlib.import_module(name), name)
     config.seed = config.getoption("seed") or str(random.SystemRandom().randrange(10 ** 6))
-    shutil.rmtree(KEPT, ignore_errors=True)
+    if "PYTEST_CURRENT_TEST" not in os.environ:  # else a test asks others (run/test_kernels.py), and what has failed before is kept
+        shutil.rmtree(KEPT, ignore_errors=True)
 
 
 def pytest_report_header(config):
