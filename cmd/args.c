@@ -3,7 +3,8 @@
  *
  *	read     variables are noted, then the words.  Keys take effect at once
  *	apply    files are read for these keys.  Of each option the strongest value counts (said.c)
- *	settle   what only all values together tell: the command, the site, whether they go together
+ *	settle   with all values known, the command and the site are found, and it is checked whether
+ *	         the values go together
  */
 #include "args.h"
 
@@ -42,8 +43,12 @@ struct args {
 static enum rc
 take_key(struct args *w, const char *called, const char *key, struct fault *f)
 {
+	struct fault why;
+
 	said_add(w->all, &w->all->words, OPT_KEY, key, 0);
-	return options_take(w->params, OPT_KEY, called, key, RC_USAGE, f);
+	if (options_take(w->params, OPT_KEY, key, &why) != RC_OK)
+		return fault_set(f, RC_USAGE, "%s%s", called, why.text);
+	return RC_OK;
 }
 
 /*
@@ -77,7 +82,7 @@ note_option(struct args *w, int i, const char *value, struct fault *f)
 	return RC_OK;
 }
 
-/* The option with this letter.  Where there is none, the last row, which has no name. */
+/* Finds the option with this letter; if there is none, the last row, which has no name. */
 static const struct option *
 option_of_letter(unsigned cmd, char letter)
 {
@@ -89,15 +94,15 @@ option_of_letter(unsigned cmd, char letter)
 }
 
 /*
- * Would the word be an option where options are read?  Returns how many of its bytes name it:
- * `--`, a long option, or letters up to one that takes a value.  0: it is no option.
+ * Would this word behind a dash be an option where options are read?  Returns how many of its bytes
+ * name the option: `--`, a long option, or letters up to one that takes a value.  0: it is no option.
  */
 static size_t
 option_length(unsigned cmd, const char *word)
 {
 	size_t n = strcspn(word, "=");
 
-	if (word[0] != '-' || !word[1])
+	if (!word[1])
 		return 0;
 	if (word[1] == '-')
 		return !word[2] || strcmp(word, "--help") == 0 ||
@@ -124,15 +129,17 @@ static enum rc
 read_value(struct args *w, int i, struct fault *f)
 {
 	const struct option *o = &options[i];
-	size_t n = *w->next ? option_length(w->params->cmd, *w->next) : 0;
+	const char *next = *w->next;
+	size_t n = next && *next == '-' ? option_length(w->params->cmd, next) : 0;
 
-	if (!*w->next)
+	if (!next)
 		return fault_set(f, RC_USAGE, "--%s needs a value: %s", o->name, o->arg);
 	if (n > 0)
 		return fault_set(f, RC_USAGE,
 		    "--%s needs a value, but '%.*s' comes next (is a variable empty?): a value that looks like an option is written --%s=VALUE",
-		    o->name, n < 40 ? (int)n : 40, *w->next, o->name);
-	return note_option(w, i, *w->next++, f);
+		    o->name, n < 40 ? (int)n : 40, next, o->name);
+	w->next++;
+	return note_option(w, i, next, f);
 }
 
 /* `--name`, `--name=value` or `--name value` */
@@ -175,23 +182,33 @@ read_long(struct args *w, struct fault *f)
 	return read_value(w, i, f);
 }
 
-/* Letters in a row, such as `-nq` or `-nkKEY`.  `-key` is refused: somebody meant --key. */
+/* Refuses a long option behind one dash, ours or another program's: `-key` would name the key "ey". */
 static enum rc
-read_letters(struct args *w, struct fault *f)
+check_letters(struct args *w, const char *letters, struct fault *f)
 {
-	const char *word = *w->next++;
-	size_t n = strcspn(word + 1, "=");
-	int meant = options_named(w->params->cmd, word + 1, n);
+	size_t n = strcspn(letters, "=");
+	int meant = options_named(w->params->cmd, letters, n);
 	const struct brief other = options_synonym(
-	    w->params->cmd, ": did you mean --", word + 1, n);
+	    w->params->cmd, ": did you mean --", letters, n);
 
 	if (meant >= 0)
 		return fault_set(f, RC_USAGE, "-%s is written with two dashes: --%s",
 		    options[meant].name, options[meant].name);
 	if (*other.text)
 		return fault_set(f, RC_USAGE,
-		    "unknown option -%.*s%s (dlock help %s lists them)", (int)n, word + 1,
+		    "unknown option -%.*s%s (dlock help %s lists them)", (int)n, letters,
 		    other.text, options_cmd(w->params->cmd));
+	return RC_OK;
+}
+
+/* Reads letters in a row, such as `-nq` or `-nkKEY`. */
+static enum rc
+read_letters(struct args *w, struct fault *f)
+{
+	const char *word = *w->next++;
+
+	if (word[2] && check_letters(w, word + 1, f) != RC_OK)
+		return RC_USAGE;
 	for (const char *c = word + 1; *c; c++) {
 		const struct option *o = option_of_letter(w->params->cmd, *c);
 
@@ -351,11 +368,12 @@ read_variable(struct params *p, bool file_names_one, struct fault *f)
 	const struct said *const *by = p->said->settings;
 	const struct brief name = variables_url(p->site.backend);
 	const char *url = environment_get(name.text);
+	struct fault why;
 
 	if (!url)
 		return RC_OK;
-	if (options_take(p, OPT_URL, name.text, url, RC_USAGE, f) != RC_OK)
-		return RC_USAGE;
+	if (options_take(p, OPT_URL, url, &why) != RC_OK)
+		return fault_set(f, RC_USAGE, "%s%s", name.text, why.text);
 	if (registry_of_url(url) != p->site.backend)
 		return fault_set(f, RC_USAGE, "%s is not a URL of %s", name.text,
 		    p->site.backend->name);
@@ -415,8 +433,8 @@ settle_settings(struct params *p, struct fault *f)
 }
 
 /*
- * A program that takes by itself the lock that -O derive= names would wait for the run that holds
- * it, for ever.
+ * Refuses a program that takes by itself the lock that -O derive= names: it would wait for this run
+ * for ever.
  */
 static enum rc
 settle_program(struct params *p, struct fault *f)
@@ -440,7 +458,7 @@ settle_secret(struct params *p, struct fault *f)
 	const struct conf_file *file;
 	size_t n;
 
-	if (!p->site.url || p->site.of_variable || !by || !said_in_file(by) ||
+	if (!p->site.url || p->site.of_variable || !said_in_file(by) ||
 	    !params_lone_user(p, p->site.url, &n))
 		return RC_OK;
 	for (file = conf_files(&n); by->origin->file != file->shown; file++)
@@ -539,11 +557,13 @@ settle_lease(struct params *p, struct fault *f)
 	t->grace_fixed = said_of(p->said, OPT_GRACE);
 	if (!t->grace_fixed)
 		t->grace = lease_grace(t->ttl);
+	if (!of && !t->grace_fixed) /* the default fits */
+		return RC_OK;
 	if (lease_fits(t->ttl, lease_pace(t->ttl), t->grace))
 		return RC_OK;
 	if (!of)
 		of = said_of(p->said, OPT_GRACE);
-	return fault_set(f, of ? said_wrong(of) : RC_USAGE,
+	return fault_set(f, said_wrong(of),
 	    "%s %s is too short for %s %s: two renewals would not fit (at least --ttl %s)",
 	    said_call(said_of(p->said, OPT_TTL), OPT_TTL).text, parse_span(t->ttl).text,
 	    said_call(said_of(p->said, OPT_GRACE), OPT_GRACE).text,
@@ -559,7 +579,7 @@ settle_conflict(struct params *p, struct fault *f)
 {
 	const struct said *of = said_of(p->said, OPT_CONFLICT);
 
-	if (!of || p->wait.conflict_status != 0)
+	if (p->wait.conflict_status != 0)
 		return RC_OK;
 	return fault_set(f, said_wrong(of), "%s 0: status 0 of dlock %s says that %s",
 	    said_call(of, OPT_CONFLICT).text, options_cmd(p->cmd),
@@ -579,7 +599,7 @@ settle_period(struct params *p, struct fault *f)
 	const struct said *of = said_of(p->said, OPT_AT_OFFSET);
 	struct period *per = &p->claim.period;
 
-	if (!of || (!per->kind && of->origin->by != BY_WORDS))
+	if (!per->kind && of->origin->by != BY_WORDS)
 		return RC_OK;
 	if (!per->kind)
 		return fault_set(f, RC_USAGE, "--at-offset needs --once-per");
@@ -592,8 +612,8 @@ settle_period(struct params *p, struct fault *f)
 }
 
 /*
- * A file is found again from any directory: the keeper leaves ours.  A hold goes on when its
- * caller has ended, and must not keep the caller's descriptors open.
+ * Makes the path of the log absolute, since the keeper leaves our directory.  Refuses a descriptor
+ * for a hold, which goes on when its caller has ended and keeps none of the caller's descriptors.
  */
 static enum rc
 settle_log(struct params *p, struct fault *f)
@@ -623,20 +643,26 @@ settle_log(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/*
- * Settles --no-retry and --remember.  A file or a variable that says the first means the runs that
- * have an ID; one that says the second means the places that can remember.
- */
+/* A file or a variable that says --remember means the servers that can remember. */
 static enum rc
-settle_runs(struct params *p, struct fault *f)
+settle_remember(struct params *p, struct fault *f)
+{
+	(void)f;
+	if (p->claim.remembers)
+		p->claim.job.remember = said_of(p->said, OPT_REMEMBER)->origin->by ==
+			BY_WORDS
+		    ? REMEMBER_SURELY
+		    : REMEMBER_IF_ABLE;
+	return RC_OK;
+}
+
+/* A file or a variable that says --no-retry means the runs that have an ID. */
+static enum rc
+settle_no_retry(struct params *p, struct fault *f)
 {
 	const struct said *of = said_of(p->said, OPT_NO_RETRY);
 	struct job *job = &p->claim.job;
 
-	if (p->claim.remembers)
-		job->remember = said_of(p->said, OPT_REMEMBER)->origin->by == BY_WORDS
-		    ? REMEMBER_SURELY
-		    : REMEMBER_IF_ABLE;
 	if (!job->no_retry || job->once || job->per || (p->cmd & CMD_CONFIG))
 		return RC_OK;
 	if (of->origin->by == BY_WORDS)
@@ -680,17 +706,6 @@ settle_look(struct params *p, struct fault *f)
 	return RC_OK;
 }
 
-/* Reads variables, and files for the keys that are known by now. */
-static enum rc
-read_others(struct params *p, struct said_list *all, struct fault *f)
-{
-	enum rc rc = said_apply(all, OPT_KEY, OPT_BACKEND, p, f);
-
-	if (rc == RC_OK && (options[OPT_CONFIG].cmds & p->cmd))
-		rc = conf_read(all, p, f);
-	return rc == RC_OK ? said_apply(all, OPT_BACKEND, OPTIONS, p, f) : rc;
-}
-
 /*
  * `dlock run` ends its options where the command begins.  The words behind a -- are the command,
  * and none of them is a key: `dlock run $KEY -- nice make` with an empty variable would lock
@@ -710,20 +725,22 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 {
 	static const struct {
 		unsigned cmds; /* which it concerns */
+		int option;    /* only where this is said; OPTIONS: always */
 		enum rc (*settle)(struct params *, struct fault *);
 	} steps[] = {
-	    {~0U, settle_site},
-	    {~0U, settle_settings},
-	    {~0U, settle_secret},
-	    {CMD_RUN, settle_program},
-	    {CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, settle_lease},
-	    {CMD_KEEPS, settle_newest},
-	    {CMD_LS | CMD_STATUS | CMD_FORGET, settle_look},
-	    {CMD_RUN, settle_period},
-	    {CMD_KEEPS | CMD_CONFIG, settle_runs},
-	    {CMD_HOLD | CMD_WAIT, settle_conflict},
-	    {~0U, settle_log},
-	    {CMD_BREAK | CMD_THAW | CMD_FORGET, settle_asking},
+	    {~0U, OPTIONS, settle_site},
+	    {~0U, OPT_OPTION, settle_settings},
+	    {~0U, OPT_URL, settle_secret},
+	    {CMD_RUN, OPT_OPTION, settle_program},
+	    {CMD_KEEPS | CMD_CONFIG | CMD_DOCTOR, OPTIONS, settle_lease},
+	    {CMD_KEEPS, OPT_NEWEST, settle_newest},
+	    {CMD_LS | CMD_STATUS | CMD_FORGET, OPTIONS, settle_look},
+	    {CMD_RUN, OPT_AT_OFFSET, settle_period},
+	    {CMD_KEEPS | CMD_CONFIG, OPT_REMEMBER, settle_remember},
+	    {CMD_KEEPS | CMD_CONFIG, OPT_NO_RETRY, settle_no_retry},
+	    {CMD_HOLD | CMD_WAIT, OPT_CONFLICT, settle_conflict},
+	    {~0U, OPT_LOG, settle_log},
+	    {CMD_BREAK | CMD_THAW | CMD_FORGET, OPTIONS, settle_asking},
 	};
 	/* static: -fstack-clash-protection would touch all of it, 20 page faults */
 	static struct said_list all;
@@ -745,12 +762,18 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 	rc = cmd == CMD_RUN ? read_run_words(&args, f) : read_operands(&args, f);
 	if (rc == RC_OK && args.help)
 		return RC_DONE;
+	/* the keys and the words about files say what is read of the files */
 	if (rc == RC_OK)
-		rc = read_others(p, &all, f);
+		rc = said_apply(&all, OPT_KEY, OPT_BACKEND, p, f);
+	if (rc == RC_OK && (options[OPT_CONFIG].cmds & cmd))
+		rc = conf_read(&all, p, f);
+	if (rc == RC_OK)
+		rc = said_apply(&all, OPT_BACKEND, OPTIONS, p, f);
 	if (rc == RC_OK)
 		rc = cmd == CMD_RUN ? settle_command(&args, f) : settle_key(p, f);
 	for (size_t i = 0; i < sizeof steps / sizeof *steps && rc == RC_OK; i++)
-		if (steps[i].cmds & cmd)
+		if ((steps[i].cmds & cmd) &&
+		    (steps[i].option == OPTIONS || said_of(&all, steps[i].option)))
 			rc = steps[i].settle(p, f);
 	p->wait.persist = said_of(&all, OPT_WAIT);
 	return rc;

@@ -365,8 +365,6 @@ check_file(const struct stat *st, const char *shown, struct fault *f)
 	struct fault why = {""};
 	bool foreign = S_ISREG(st->st_mode) && st->st_uid != 0 && libc_user() == 0;
 
-	if (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3))
-		return RC_OK; /* /dev/null: no configuration */
 	if (trusted_check(st, shown, false, &why) == RC_OK)
 		return RC_OK;
 	return fault_set(f, RC_CONFIG, "the configuration %s %s%s; it was not read",
@@ -422,6 +420,10 @@ read_conf(struct said_list *all, const char *path, bool needed, struct conf_text
 		return fault_set(f, RC_CONFIG, "cannot read the configuration %s: %s%s",
 		    t->shown, strerror(errno),
 		    needed ? "" : " (--config FILE would be read instead)");
+	if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)) {
+		close(fd); /* /dev/null: no configuration */
+		return RC_OK;
+	}
 	rc = check_file(&st, t->shown, f);
 	if (rc == RC_OK &&
 	    trusted_read(fd, &st, t->text, CONF_BYTES, &t->n, &why) != RC_OK)

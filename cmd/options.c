@@ -639,8 +639,7 @@ const struct option options[] = {
 };
 
 enum rc
-options_take(struct params *p, int i, const char *called, const char *value,
-    enum rc wrong, struct fault *f)
+options_take(struct params *p, int i, const char *value, struct fault *f)
 {
 	struct fault why;
 	size_t scheme;
@@ -650,23 +649,23 @@ options_take(struct params *p, int i, const char *called, const char *value,
 	scheme = strcspn(value, ":/@ =");
 	/* the error shows no more than the scheme: a wrong URL may have a password anywhere */
 	if (i == OPT_URL && *value && !is_path(value))
-		return fault_set(f, wrong, "%s '%.*s...': %s", called,
+		return fault_set(f, RC_USAGE, " '%.*s...': %s",
 		    scheme < 60 ? (int)scheme : 60, value, why.text);
 	if (mask_finds(value))
-		return fault_set(f, wrong, "%s: %s", called, why.text);
-	return fault_set(
-	    f, wrong, "%s '%s': %s", called, text_brief(value).text, why.text);
+		return fault_set(f, RC_USAGE, ": %s", why.text);
+	return fault_set(f, RC_USAGE, " '%s': %s", text_brief(value).text, why.text);
 }
 
 enum rc
 options_check(int i, const char *value, struct fault *f)
 {
 	static struct params nobody; /* a setter checks a value while it sets it */
+	struct fault why;
 
 	nobody.site.nsettings = nobody.site.settings_used = 0;
 	nobody.before = (struct params_before){.nswitches = 0};
-	if (options_take(&nobody, i, options[i].name, value, RC_CONFIG, f) != RC_OK)
-		return RC_CONFIG;
+	if (options_take(&nobody, i, value, &why) != RC_OK)
+		return fault_set(f, RC_CONFIG, "%s%s", options[i].name, why.text);
 	if (i == OPT_LOG && nobody.show.log.kind == LOG_TO_FD)
 		return fault_set(f, RC_CONFIG,
 		    "log '%s': a descriptor is for one call of dlock: name syslog or a file",

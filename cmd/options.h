@@ -130,11 +130,10 @@ enum { OPTIONS_BACKENDS = 16 };
 struct brief options_backends(const char *last);
 
 /*
- * Takes the value of option i into the parameters.  Returns `wrong` where it cannot, with the
- * fault "CALLED 'value': why", without a password.
+ * Takes the value of option i into the parameters.  RC_USAGE: it is wrong, and the fault is what
+ * follows the option's name in a sentence, " 'value': why", without a password.
  */
-enum rc options_take(struct params *, int i, const char *called, const char *value,
-    enum rc wrong, struct fault *);
+enum rc options_take(struct params *, int i, const char *value, struct fault *);
 
 /* RC_USAGE: this descriptor is not open for writing. */
 enum rc options_check_fd(int fd, struct fault *);

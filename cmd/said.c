@@ -46,6 +46,7 @@ said_add(struct said_list *all, struct said_origin *origin, int option, const ch
 {
 	struct said **at = &all->first, *s = &all->room[all->n];
 
+	/* one more than is allowed is kept, so that it is refused later */
 	if (option == OPT_OPTION && origin->nsettings++ > SETTINGS_MAX)
 		return;
 	if (option == OPT_UNLESS_FROZEN && origin->nswitches++ >= SAID_SWITCHES)
@@ -64,6 +65,7 @@ said_of(const struct said_list *all, int i)
 	const struct said_origin *owner = NULL;
 	const struct said *s = all->first;
 
+	/* the strongest origin that says an option of the group owns the group */
 	for (; s && s->option != i; s = s->next)
 		if (!owner && group != GROUP_NONE && options[s->option].group == group)
 			owner = s->origin;
@@ -109,14 +111,17 @@ static enum rc
 apply(const struct said *s, struct params *p, struct fault *f)
 {
 	const struct said_origin *by = s->origin;
-	const struct clean called = said_call(s, s->option);
+	struct fault why;
 
 	if (by->outside)
 		return fault_set(f, RC_CONFIG,
 		    "%s: [%s] is for another key of this run, but not for '%s': say --%s, which counts for all keys",
-		    called.text, text_brief(by->section).text,
+		    said_call(s, s->option).text, text_brief(by->section).text,
 		    text_brief(by->outside).text, options[s->option].name);
-	return options_take(p, s->option, called.text, s->value, said_wrong(s), f);
+	if (options_take(p, s->option, s->value, &why) != RC_OK)
+		return fault_set(
+		    f, said_wrong(s), "%s%s", said_call(s, s->option).text, why.text);
+	return RC_OK;
 }
 
 /* The value of option i that counts.  NULL: there is none, or it is a flag that says no. */
@@ -132,14 +137,14 @@ said_yes(const struct said_list *all, int i)
 }
 
 /*
- * Refuses two options of one group from one origin: to wait and not to wait, or two kinds of
- * lock.
+ * Refuses option i beside an earlier one of its group from the same origin: to wait and not to
+ * wait, or two kinds of lock.
  */
 static enum rc
 check_contradiction(const struct said_list *all, int i, struct fault *f)
 {
 	enum group group = options[i].group;
-	const struct said *s = group >= GROUP_WAIT ? said_yes(all, i) : NULL;
+	const struct said *s = said_yes(all, i);
 	bool shown = s && i == OPT_WAIT && s->origin->by == BY_WORDS;
 
 	for (int first = 0; s && first < i; first++) {
@@ -221,12 +226,15 @@ said_apply(struct said_list *all, int first, int end, struct params *p, struct f
 	for (int i = first; i < end && rc == RC_OK; i++) {
 		const struct said *s = said_of(all, i);
 
-		rc = check_contradiction(all, i, f);
+		if (!s || (i == OPT_KEY && s->origin->by == BY_WORDS))
+			continue;
+		if (options[i].group >= GROUP_WAIT)
+			rc = check_contradiction(all, i, f);
 		if (rc == RC_OK && i == OPT_OPTION)
 			rc = apply_settings(all, p, f);
-		else if (rc == RC_OK && s && i == OPT_UNLESS_FROZEN)
+		else if (rc == RC_OK && i == OPT_UNLESS_FROZEN)
 			rc = apply_each(s, p, f);
-		else if (rc == RC_OK && s && (i != OPT_KEY || s->origin->by != BY_WORDS))
+		else if (rc == RC_OK)
 			rc = apply(s, p, f);
 	}
 	return rc;

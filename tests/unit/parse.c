@@ -302,7 +302,7 @@ is_key(const char *text)
 	struct fault f;
 
 	params.nkeys = 0;
-	return options_take(&params, OPT_KEY, "key", text, RC_USAGE, &f) == RC_OK;
+	return options_take(&params, OPT_KEY, text, &f) == RC_OK;
 }
 
 static void
