@@ -4,6 +4,9 @@
  * Every run writes such texts, so this does without stdio, whose first use costs a run seven
  * page faults.  Each function writes at `at` and before `end`, which is beyond `at`, and a NUL
  * behind it; it returns where that NUL is.  A piece that does not fit is cut off.
+ *
+ * They are inline because the stub calls them, which may run nothing that is compiled in the usual
+ * way: see cmd/supervise/stub.c.
  */
 #ifndef DLOCK_COMMON_APPEND_H
 #define DLOCK_COMMON_APPEND_H

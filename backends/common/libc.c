@@ -3,9 +3,47 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+
+/* ---- processes ---- */
+
+int
+libc_pidfd_open(pid_t pid)
+{
+	return syscall(SYS_pidfd_open, pid, 0);
+}
+
+int
+libc_pidfd_send_signal(int pidfd, int sig)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+}
+
+int
+libc_pidfd_getfd(int pidfd, int fd)
+{
+	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+/* NULL before glibc 2.34, where fork() does the same and more. */
+pid_t _Fork(void) __attribute__((weak));
+
+pid_t
+libc_fork(void)
+{
+	return _Fork ? _Fork() : fork();
+}
+
+void
+libc_share_heap(void)
+{
+#ifdef M_ARENA_MAX
+	mallopt(M_ARENA_MAX, 1);
+#endif
+}
 
 /* ---- descriptors ---- */
 
@@ -120,6 +158,27 @@ libc_stat_of(int fd, struct stat *st)
 }
 
 /* ---- signals ---- */
+
+void
+libc_sigaddset(sigset_t *set, int sig)
+{
+	enum { BITS = 8 * sizeof(long) };
+
+	((unsigned long *)set)[(sig - 1) / BITS] |= 1UL << (sig - 1) % BITS;
+}
+
+void
+libc_sigfillset(sigset_t *set)
+{
+	sigfillset(set);
+	libc_sigaddset(set, 34);
+}
+
+void
+libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+	syscall(SYS_rt_sigprocmask, how, set, old, _NSIG / 8);
+}
 
 /* The names are no pointers, since each pointer would be relocated at every start. */
 static const char names[][8] = {[SIGHUP] = "HUP",

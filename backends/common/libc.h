@@ -9,7 +9,6 @@
 #ifndef DLOCK_LIBC_H
 #define DLOCK_LIBC_H
 
-#include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -32,23 +31,9 @@
 #define W_EXITCODE(status, sig) ((status) << 8 | (sig))
 #endif
 
-static inline int
-libc_pidfd_open(pid_t pid)
-{
-	return syscall(SYS_pidfd_open, pid, 0);
-}
-
-static inline int
-libc_pidfd_send_signal(int pidfd, int sig)
-{
-	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
-}
-
-static inline int
-libc_pidfd_getfd(int pidfd, int fd)
-{
-	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
-}
+int libc_pidfd_open(pid_t pid);
+int libc_pidfd_send_signal(int pidfd, int sig);
+int libc_pidfd_getfd(int pidfd, int fd);
 
 /* Closes these descriptors.  On older kernels /proc tells which ones are open. */
 void libc_close_range(unsigned first, unsigned last);
@@ -71,48 +56,20 @@ uid_t libc_user(void);
 int libc_stat_at(int dir, const char *path, struct stat *, int flags);
 int libc_stat_of(int fd, struct stat *);
 
-/* NULL before glibc 2.34, where fork() does the same and more. */
-pid_t _Fork(void) __attribute__((weak));
-
-static inline pid_t
-libc_fork(void)
-{
-	return _Fork ? _Fork() : fork();
-}
+/* Forks without the handlers of pthread_atfork(3), where the C library can. */
+pid_t libc_fork(void);
 
 /*
- * musl keeps signal 34 to itself; elsewhere that is the first real-time signal.  A command may
- * have it blocked, or get it, so we set its bit ourselves.
+ * Do what sigaddset(3), sigfillset(3) and sigprocmask(2) do, for each signal of the kernel: musl
+ * keeps signal 34 to itself, and elsewhere that is the first real-time signal.  A command may have
+ * it blocked, or get it.
  */
-static inline void
-libc_sigaddset(sigset_t *set, int sig)
-{
-	enum { BITS = 8 * sizeof(long) };
-
-	((unsigned long *)set)[(sig - 1) / BITS] |= 1UL << (sig - 1) % BITS;
-}
-
-static inline void
-libc_sigfillset(sigset_t *set)
-{
-	sigfillset(set);
-	libc_sigaddset(set, 34);
-}
-
-static inline void
-libc_sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-	syscall(SYS_rt_sigprocmask, how, set, old, _NSIG / 8);
-}
+void libc_sigaddset(sigset_t *, int sig);
+void libc_sigfillset(sigset_t *);
+void libc_sigprocmask(int how, const sigset_t *set, sigset_t *old);
 
 /* Makes all threads share one heap, as in musl. */
-static inline void
-libc_share_heap(void)
-{
-#ifdef M_ARENA_MAX
-	mallopt(M_ARENA_MAX, 1);
-#endif
-}
+void libc_share_heap(void);
 
 /* Names a signal: "TERM".  NULL: there is no such signal, or it has no name. */
 const char *libc_signal_name(int sig);

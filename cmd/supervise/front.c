@@ -136,8 +136,8 @@ kill_everything(struct front *f)
 }
 
 /*
- * The run has ended so.  A hold that was not given back is not delivered any more.  One that is
- * lost undelivered was never held: nobody has worked under it, and nobody is stopped.
+ * Notes that the run has ended, and how.  A hold that ends undelivered is not delivered any more;
+ * if it was lost, it was never held: nobody has worked under it, and nobody is stopped.
  */
 static void
 front_finish(struct front *f, struct ending e, const char *words)
@@ -206,7 +206,7 @@ take_over(struct front *f, const char *why)
 	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
 }
 
-/* Says what is wrong with a keeper that is late.  Whether it is suspended, only /proc knows. */
+/* Says what is wrong with a keeper that is late.  Only /proc knows whether it is suspended. */
 static const char *
 describe_keeper(const struct front *f)
 {
@@ -261,6 +261,12 @@ stop_command(struct front *f)
 		    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
+bool
+front_has_grant(const struct front *f)
+{
+	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
+}
+
 /* Does what is due by now; returns when to look again. */
 static instant
 watch_keeper(struct front *f)
@@ -294,31 +300,19 @@ watch_keeper(struct front *f)
 	return instant_first(due.wake, f->elders.look_at);
 }
 
-/* ---- waiting, and when to listen ---- */
+/* ---- waiting, and listening ---- */
 
 /*
- * When to begin to listen to the keeper; NEVER: at once, for a hold, or where somebody awaits each
- * word.  Anchors that were sent before are ours already: start.c has seen to room for them.
- */
-static instant
-listen_from(const struct run *r)
-{
-	const struct params_show *show = &r->params->show;
-	bool awaited = r->ward->is_hold || show->verbose || show->status_fd >= 0 ||
-	    show->log.kind != LOG_NOWHERE;
-
-	return awaited ? NEVER : instant_now() + LISTEN_LATER;
-}
-
-/*
- * A lock that is a connection ends with it; a kernel lock's descriptor never tells anything.
- * Returns how many slots there are.
+ * Fills in what is waited for beside the loop's own descriptors; returns how many slots are used.
+ * An anchor that is a connection tells when it ends.  The descriptor of a kernel lock never tells
+ * anything.
  */
 static nfds_t
 poll_keeper(struct front *f, struct pollfd *set)
 {
-	bool adrift = f->watch.adrift_by != NEVER || atomic_load(&f->page->end.finished);
-	size_t n = adrift ? 0 : f->keeper.anchors.n;
+	/* one of them has ended already, or none is needed any more */
+	bool unasked = f->watch.adrift_by != NEVER || atomic_load(&f->page->end.finished);
+	size_t n = unasked ? 0 : f->keeper.anchors.n;
 
 	if (instant_now() >= f->keeper.listen_from)
 		f->keeper.listen_from = NEVER;
@@ -477,12 +471,13 @@ deliver(struct front *f)
 
 /* ---- the process ---- */
 
-/* What it all means to the user. */
+/* Turns the ending into a status and a sentence, and waits a moment for the keeper to go. */
 static struct verdict
 conclude(struct front *f)
 {
 	const struct run *r = f->run;
-	instant now = instant_now(), patience = now + NS_PER_S, granted = now;
+	instant now = instant_now(), patience = now + NS_PER_S;
+	instant granted = atomic_load(&f->page->granted_at);
 	char state[HELD_BYTES], missing[400];
 	struct heard heard = {
 	    .words = f->end.words,
@@ -506,11 +501,11 @@ conclude(struct front *f)
 		heard.newer = r->page->end.newer.text;
 	heard.done_status = atomic_load(&r->page->end.done_status);
 	v = verdict_of(r->params, &f->end.ending, &heard);
-	if (atomic_load(&f->page->granted_at))
-		granted = atomic_load(&f->page->granted_at);
+	if (!granted) /* it never was: all the time was spent waiting */
+		granted = now;
 	v.waited = granted - r->began;
 	v.held = now - granted;
-	v.where = page_where(r->page);
+	v.where = heard.where;
 	v.token = atomic_load(&f->page->log.token);
 	v.pid = r->shown;
 	/* the keeper leaves right after its last word: a zombie should not outlive us */
@@ -542,6 +537,10 @@ part_with_keeper(struct front *f)
 static void
 front_begin(struct front *f, const struct run *r, pid_t keeper)
 {
+	const struct params_show *show = &r->params->show;
+	/* a hold awaits the grant; -v, --status-fd and --log await each message */
+	bool awaited = r->ward->is_hold || show->verbose || show->status_fd >= 0 ||
+	    show->log.kind != LOG_NOWHERE;
 	sigset_t all;
 	int error;
 
@@ -552,7 +551,8 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->parent = getppid();
 	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
-	f->keeper.listen_from = listen_from(r);
+	/* the anchors that come before that are ours already: start.c has seen to room for them */
+	f->keeper.listen_from = awaited ? NEVER : instant_now() + LISTEN_LATER;
 	f->elders.look_at = f->threat.warn_at = NEVER;
 	front_signals_begin(f);
 	close(r->ends[1]);
@@ -574,14 +574,17 @@ front_wake(const struct front *f, instant watch_at)
 
 	wake = instant_first(wake, instant_first(f->suspension.at, f->threat.warn_at));
 	wake = instant_first(wake, f->keeper.listen_from);
-	if (instant_now() < f->witness_at) /* later it is the grant that is waited for */
+	if (instant_now() < f->witness_at) /* later the grant begins it, and wakes us */
 		wake = instant_first(wake, f->witness_at);
 	if (f->with_parent.pid)
 		wake = instant_first(wake, parent_wake(&f->with_parent));
 	return wake;
 }
 
-/* All that has come.  A signal that has come since may say that a suspension is over. */
+/*
+ * Takes all signals that have come.  Before a suspension it asks even where the poll has seen none:
+ * one that has come since may say that the suspension is over.
+ */
 static void
 take_signals(struct front *f, bool came)
 {

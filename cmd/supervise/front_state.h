@@ -75,10 +75,6 @@ struct front {
 };
 
 /* Was the lock granted, as far as the front knows? */
-static inline bool
-front_has_grant(const struct front *f)
-{
-	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
-}
+bool front_has_grant(const struct front *);
 
 #endif

@@ -3,6 +3,7 @@
  * what the keeper has still said.
  */
 #define front_run test_front_run
+#define front_has_grant test_front_has_grant
 #include "cmd/supervise/front.c"
 
 #include <setjmp.h>
