@@ -124,18 +124,21 @@ json_put_strings(struct json *j, const char *name, const char *const *values, si
 }
 
 void
-json_put_known(struct json *j, const char *name, bool known, int64_t value)
+json_put_number(struct json *j, const char *name, int64_t value)
 {
 	char digits[24];
 
 	append_signed(digits, digits + sizeof digits, value);
-	put_named(j, name, known ? digits : NULL);
+	put_named(j, name, digits);
 }
 
 void
-json_put_number(struct json *j, const char *name, int64_t value)
+json_put_known(struct json *j, const char *name, bool known, int64_t value)
 {
-	json_put_known(j, name, true, value);
+	if (known)
+		json_put_number(j, name, value);
+	else
+		put_named(j, name, NULL);
 }
 
 void

@@ -1,7 +1,8 @@
 /*
  * json.h - one JSON object on one line, written into a buffer or to a stream.
  *
- * Names are ours; texts may be any bytes.  The result is UTF-8 without control characters.
+ * Names and texts may be any bytes: some names are keys.  The result is UTF-8 without control
+ * characters.
  *
  * A buffer is for events and records.  A value that does not fit is left out as a whole, and so
  * is a value that is not known (NULL), so that the result is valid JSON whatever happens.  A

@@ -255,7 +255,7 @@ main(int argc, char **argv)
 {
 	const struct cmd *c;
 
-	/* a socket of ours could get the number of a closed one, and be written to as "stderr" */
+	/* if one of these is closed, a socket of ours could get its number, and our messages */
 	for (int fd = 0; fd <= 2; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && libc_open_nothing() != fd) {
 			say_last("cannot open anything in place of descriptor %d: %s", fd,

@@ -74,11 +74,11 @@ record_kind_name(enum lock_kind kind)
  * The first row whose variables are all set counts.  Anybody can set such variables, so their
  * text is cleaned and cut, as --who and --why are.
  */
-static const struct told {
+static const struct clue {
 	bool who; /* else why */
 	bool url;
 	const char *text; /* $NAME stands for a variable */
-} told[] = {
+} clues[] = {
     {true, false, "$GITHUB_ACTOR"},
     {true, false, "$GITLAB_USER_LOGIN"},
     {true, false, "$BUILD_USER_ID"}, /* Jenkins, with a plugin */
@@ -133,14 +133,14 @@ bare_url(char *text)
 
 /* Writes what the environment tells into out[TOLD_BYTES].  False: it tells nothing. */
 static bool
-find_told(char *out, bool who)
+find_clue(char *out, bool who)
 {
 	char text[4 * TOLD_BYTES];
 
-	for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-		if (told[i].who == who && expand(text, sizeof text, told[i].text)) {
+	for (size_t i = 0; i < sizeof clues / sizeof *clues; i++)
+		if (clues[i].who == who && expand(text, sizeof text, clues[i].text)) {
 			mask_spoken(text); /* also password=x outside a URL */
-			if (told[i].url)
+			if (clues[i].url)
 				bare_url(text);
 			text_clean(out, TOLD_BYTES, text, strlen(text));
 			return true;
@@ -209,7 +209,7 @@ record_find_user(const struct params *p)
 {
 	char told_of[TOLD_BYTES];
 
-	if (!p->show.who && !known_user() && !find_told(told_of, true))
+	if (!p->show.who && !known_user() && !find_clue(told_of, true))
 		(void)user_name();
 }
 
@@ -235,13 +235,13 @@ record_find_own(struct record_own *r, const struct params *p, pid_t pid)
 		text_told(r->who, TOLD_BYTES, p->show.who);
 	} else {
 		char *at = append_text(
-		    r->who, end, find_told(user, true) ? user : user_name());
+		    r->who, end, find_clue(user, true) ? user : user_name());
 
 		append_text(append_text(at, end, "@"), end, r->host);
 	}
 	if (p->show.why)
 		r->said.why = text_told(r->why, sizeof r->why, p->show.why);
-	else if (find_told(r->why, false) || find_unit(r->why))
+	else if (find_clue(r->why, false) || find_unit(r->why))
 		r->said.why = r->why;
 	if (r->said.why && !*r->said.why)
 		r->said.why = NULL;

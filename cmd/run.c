@@ -1,7 +1,7 @@
 /*
  * run.c - dlock run: the story of one lock, from the first word to the last.
  *
- *	parse       the words and the environment become a struct params (main.c); whatever is
+ *	read        words, variables and files become a struct params (args.c); whatever is
  *	            wrong with them is said now, before anything is touched
  *	find        the command must exist before we ask for its lock, and, with
  *	            --with-parent, our parent

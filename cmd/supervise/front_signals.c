@@ -397,8 +397,8 @@ front_signals_take(struct front *f, const struct received *r)
 }
 
 /*
- * The witness is for a command in our group.  One that is over sooner is spared its price; so are
- * runs that have children already: see kill_everything().
+ * The witness is for a command in our group.  A command that ends within LISTEN_LATER is spared the
+ * price of a witness.  A run that has children already gets none: see kill_everything().
  */
 void
 front_signals_begin(struct front *f)

@@ -12,7 +12,7 @@
 /* Of a site as an address has it, with the NUL: any that a run can have. */
 enum { JOIN_SITE_BYTES = 3 * (URL_BYTES + SETTINGS_BYTES) };
 
-/* Writes it into out[JOIN_SITE_BYTES]; "": it is too long. */
+/* Writes a site, as an address has it, into out[JOIN_SITE_BYTES]; "": it is too long. */
 void join_site_write(char *out, const struct backend *, const struct site *);
 
 /* Where the parameters' locks are kept.  It points into itself, and into the parameters. */

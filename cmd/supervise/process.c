@@ -19,7 +19,7 @@
 
 static int reserve = -1; /* for what a sweep has to open: one file at a time */
 
-/* This process, as it was when process_find_self() found it; beside the reserve, in its page. */
+/* What process_find_self() has found of this process.  It stands here to be on one page with `reserve`. */
 static struct process us = {.pid = -1};
 
 void
@@ -84,7 +84,7 @@ stat_field(const char *after_name, int n)
 	return after_name ? after_name + 1 : "";
 }
 
-/* -1: of a process that is being reaped there is none. */
+/* Reads a number, which is -1 where a process that is being reaped has none. */
 static long long
 number_at(const char *text)
 {
@@ -92,7 +92,7 @@ number_at(const char *text)
 			    : (long long)digits_read(text);
 }
 
-/* From a `stat`; without sscanf(3), which costs each run as much as all else here. */
+/* Reads a `stat`, without sscanf(3), which would cost each run as much as all else here. */
 static bool
 read_stat(struct process *p, const char *text)
 {
@@ -130,8 +130,13 @@ process_look_up(struct process *p)
 pid_t
 process_find_self(void)
 {
+	char text[1024];
+
 	errno = 0;
-	return process_look_up_at("/proc/self/stat", &us) ? us.pid : 0;
+	return process_read_file("/proc/self/stat", text, sizeof text) &&
+		read_stat(&us, text)
+	    ? us.pid
+	    : 0;
 }
 
 unsigned long long

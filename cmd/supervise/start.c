@@ -2,8 +2,9 @@
  * start.c - what `dlock run` and `dlock hold` do before front and keeper part, and at the end.
  *
  *	start_origin()  blocks signals
- *	start_run()     objection, prepare(), fork: the child is the keeper, the parent the front;
- *	                again with prepare_keeper() after Ctrl-Z, or a look that said "not now"
+ *	start_run()     objection, where the lock is kept; then prepare_keeper(), fork: the child is
+ *	                the keeper, the parent the front; both again after Ctrl-Z, or a look that
+ *	                said "not now"
  *	start_end()     says, logs, exits
  */
 #include "run.h"
@@ -56,7 +57,7 @@ start_origin(struct origin *o)
 		close(tty);
 }
 
-/* Nothing is begun: `why` is errno's, unless another reason is said. */
+/* Makes the verdict of a run that cannot begin.  `why` NULL: errno says why. */
 static struct verdict
 not_begun(const struct params *p, enum rc rc, const char *what, const char *why)
 {
@@ -68,10 +69,10 @@ not_begun(const struct params *p, enum rc rc, const char *what, const char *why)
 }
 
 /*
- * Will the front have a descriptor for each key's anchor, the two of its loop, and with a
- * terminal the witness's?  The keeper's end of the link, which it closes, counts for one.
- * Asked before the lock is: a grant whose anchors the front cannot take would end with the
- * keeper alone.
+ * Is there room for the descriptors that the front opens later?  They are an anchor for each key,
+ * two for its loop, and with a terminal one for the witness; the front closes the keeper's end of
+ * the link, which makes room for one.  This is checked before the lock is asked for: without room
+ * for its anchors the lock would end with the keeper.
  */
 static bool
 has_descriptors(const struct run *r)
@@ -96,10 +97,11 @@ static bool
 prepare_keeper(struct run *r)
 {
 	struct {
-		unsigned char owner[OWNER_CHARS / 2], door[JOIN_ID_CHARS / 2];
+		unsigned char owner[OWNER_CHARS / 2], socket[JOIN_ID_CHARS / 2];
 		uint64_t seed;
 	} bytes;
 	const char *outer = environment_get("DLOCK_KEEPER");
+	/* all keepers of a run share the first half of the socket's name */
 	size_t kept = *r->socket_id ? RUN_ID_CHARS : 0;
 
 	r->has_elders = process_has_children();
@@ -108,7 +110,7 @@ prepare_keeper(struct run *r)
 	if (!r->outer || !r->page || getrandom(&bytes, sizeof bytes, 0) != sizeof bytes)
 		return false;
 	digits_hex(r->owner, bytes.owner, sizeof bytes.owner);
-	digits_hex(r->socket_id + kept, bytes.door, sizeof bytes.door - kept / 2);
+	digits_hex(r->socket_id + kept, bytes.socket, sizeof bytes.socket - kept / 2);
 	r->seed = bytes.seed;
 	r->front = getpid();
 	r->shown = r->ward->outsider ? r->ward->outsider->pid : r->front;
@@ -116,28 +118,6 @@ prepare_keeper(struct run *r)
 	if (r->ward->ops->prepare && !r->ward->ops->prepare(r))
 		return false;
 	return link_open(r->ends) == 0 && has_descriptors(r);
-}
-
-/*
- * Finds once where the lock is kept, then does prepare_keeper() for the first keeper.  False, with
- * errno.
- */
-static bool
-prepare(struct run *r)
-{
-	/* of `where` the end is used, of `told` the beginning: one page */
-	static struct {
-		struct join_site where;
-		char told[JOIN_SITE_BYTES];
-	} site;
-
-	r->began = instant_now();
-	process_reserve();
-	join_site_find(&site.where, r->params);
-	join_site_write(site.told, r->params->site.backend, &site.where.site);
-	r->where = &site.where;
-	r->site = site.told;
-	return prepare_keeper(r);
 }
 
 /* A signal that is to end us, if one has come while we were suspended; 0: none. */
@@ -192,12 +172,16 @@ suspend_waiting(struct run *r, const struct params *p, int sig)
 struct verdict
 start_run(struct run *r)
 {
+	/* of `where` the end is used, of `told` the beginning: one page */
+	static struct {
+		struct join_site where;
+		char told[JOIN_SITE_BYTES];
+	} site;
 	const struct params *p = r->params;
 	struct ending end = {.kind = END_INTERRUPTED};
 	const char *why;
 	struct verdict v;
 	pid_t keeper;
-	bool ready;
 
 	prctl(PR_SET_DUMPABLE, 0); /* we may hold a password */
 	why = r->ward->ops->objection(r->ward);
@@ -205,8 +189,14 @@ start_run(struct run *r)
 		return not_begun(p, RC_CONFIG,
 		    "dlock takes no lock where it cannot stop the processes under it",
 		    why);
-	for (ready = prepare(r);; ready = prepare_keeper(r)) {
-		if (!ready)
+	r->began = instant_now();
+	process_reserve();
+	join_site_find(&site.where, p);
+	join_site_write(site.told, p->site.backend, &site.where.site);
+	r->where = &site.where;
+	r->site = site.told;
+	for (;;) {
+		if (!prepare_keeper(r))
 			return not_begun(p, RC_SYSTEM,
 			    "cannot get memory, random numbers or descriptors", NULL);
 		keeper = libc_fork();
@@ -242,18 +232,15 @@ start_die_of(int sig)
 	return exit_of_signal(sig);
 }
 
-/*
- * Without exit(3): nothing of ours is buffered, and what it would look through costs as
- * much as a fork.
- */
+/* Ends without exit(3): nothing of ours is buffered, and exit(3) would cost as much as a fork. */
 _Noreturn void
 start_end(const struct params *p, const struct verdict *v)
 {
 	const struct metrics_run run = {v->name, v->status, v->waited, v->held};
-	/* asked here: a run without a log touches no page of it */
+	/* so that a run without a log touches no page of log.c */
 	bool logs = p->show.log.kind != LOG_NOWHERE;
 
-	/* first: what follows may wait for its reader, and we may be killed meanwhile */
+	/* this comes first: the rest may wait for its reader, and we may be killed meanwhile */
 	if (logs)
 		events_log_end(p, v);
 	if (p->show.verbose && p->cmd == CMD_RUN && v->held)

@@ -22,8 +22,8 @@
 /* ---- can a tree be stopped here? ---- */
 
 /*
- * Would every descendant be found, sooner or later?  This process is not dumpable: so it sees
- * whether /proc shows a child that is as well hidden as we can hide one.
+ * Would every descendant be found in /proc, sooner or later?  Asks by a child that is not dumpable, as
+ * we are not: if /proc shows that one, it hides none of ours.
  */
 static bool
 finds_all(pid_t self)

@@ -229,7 +229,7 @@ ended(struct verdict *v, const struct ending *e, const struct shown *s)
 			: "the lock ends with its lease");
 }
 
-/* Apart, for most runs end without a word, and need none of these pages. */
+/* This stands apart, since most runs end without a word and need none of its pages. */
 static __attribute__((noinline)) struct verdict
 verdict_in_words(const struct params *p, const struct ending *e, const struct heard *h)
 {

@@ -40,7 +40,7 @@ struct waiting {
 	struct waiting_seen seen;
 };
 
-/* It is zeroed. */
+/* Begins with a struct that is zeroed. */
 void waiting_begin(struct waiting *, const struct params *, const struct page *,
     instant began, bool has_tty);
 
