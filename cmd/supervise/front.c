@@ -110,14 +110,17 @@ kill_everything(struct front *f)
 	instant patience = instant_now() + KILL_PATIENCE;
 	bool outside = delivery_receiver(f->run),
 	     strangers = f->run->has_elders || outside;
+	/* read once: the keeper may forget it meanwhile, and kill(0) would mean our own group */
+	pid_t command;
 	struct aim aim;
 	int quiet = 0;
 
 	witness_end(&f->witness); /* or we would never be alone */
 	/* a keeper that goes on now must not take this for the command's own end */
 	atomic_store(&f->page->stopping, true);
-	if (atomic_load(&f->page->command))
-		kill(atomic_load(&f->page->command), SIGKILL);
+	command = atomic_load(&f->page->command);
+	if (command)
+		kill(command, SIGKILL);
 	if (f->keeper.pid) {
 		look_for_elders(f);
 		kill(f->keeper.pid, SIGKILL);
