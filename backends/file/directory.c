@@ -6,7 +6,6 @@
 #include "backends/common/append.h"
 #include "backends/common/encode.h"
 #include "backends/common/libc.h"
-#include "backends/common/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,26 +58,35 @@ default_path(char out[DEFAULT_BYTES], int which)
 	append_number(append_text(out, end, "/dlock-"), end, uid);
 }
 
+/* The directory in file:[//[localhost]]/DIR, as it is written there; NULL: it is no such URL. */
+static const char *
+url_path(const char *url)
+{
+	const char *path = strchr(url, ':');
+
+	path = path ? path + 1 : "";
+	if (strncmp(path, "//localhost/", 12) == 0)
+		path += strlen("//localhost");
+	else if (strncmp(path, "//", 2) == 0)
+		path += strlen("//");
+	return *path == '/' ? path : NULL;
+}
+
 enum rc
 directory_init(struct directory *d, const char *url, struct fault *fault)
 {
-	struct url u;
+	const char *path = url ? url_path(url) : NULL;
 
 	d->is_default = !url;
 	d->fd = -1;
-	if (url) {
-		(void)url_cut(&u, url);
-		if (u.path.n == 0 || u.user.at ||
-		    (u.hosts.n > 0 && !url_part_is(&u.hosts, "localhost")))
-			return fault_set(fault, RC_USAGE,
-			    "the URL of a directory is written file:///DIR, with three slashes");
-		if (encode_undo(d->path, sizeof d->path, u.path.at, strlen(u.path.at)) <
-		    0)
-			return fault_set(fault, RC_USAGE,
-			    "the directory in the URL is too long, or has a wrong %%XX");
-	} else {
+	if (url && !path)
+		return fault_set(fault, RC_USAGE,
+		    "the URL of a directory is written file:///DIR, with three slashes");
+	if (!url)
 		default_path(d->path, 0);
-	}
+	else if (encode_undo(d->path, sizeof d->path, path, strlen(path)) < 0)
+		return fault_set(fault, RC_USAGE,
+		    "the directory in the URL is too long, or has a wrong %%XX");
 	name_for_people(d);
 	return RC_OK;
 }
@@ -217,7 +225,7 @@ is_trusted(const struct directory *d, uid_t uid)
 	return !(d->mode & S_IWOTH) || uid == libc_user() || uid == 0 || uid == d->owner;
 }
 
-/* What must be so of a directory before what is in it is trusted. */
+/* Checks that nobody else can take away or replace what lies in the directory. */
 static enum rc
 check_directory(const struct directory *d, const struct stat *st, struct fault *fault)
 {
@@ -274,7 +282,7 @@ directory_close(struct directory *d)
 
 /* ---- files in it ---- */
 
-/* What we make can be used by whom the directory can be: to wait, or to come in. */
+/* Whoever may write in the directory may use what we make in it: wait there, or come in. */
 static mode_t
 mode_for(const struct directory *d, bool is_step)
 {
@@ -302,8 +310,8 @@ make_entry(const struct directory *d, int at, const char *name, bool is_step)
 }
 
 /*
- * Gives it what making it could not: all rights where access lists withhold some; and what
- * root makes in a user's directory is to be of use to him.
+ * Gives an entry what its making could not: all its rights, since an access list may withhold
+ * some; and the directory's owner, since what root makes in a user's directory is for him to use.
  */
 static void
 hand_over(const struct directory *d, int fd, bool is_step)
@@ -422,16 +430,18 @@ check_plain(const struct directory *d, const char *leaf, const struct stat *st,
 	return RC_OK;
 }
 
+enum { PLAIN = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+
 /* A look leaves no trace, not even in the time of the last access, where that is allowed. */
 static int
 open_file(int at, const char *leaf, enum directory_use use)
 {
-	int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, fd;
+	int fd;
 
 	if (use != DIRECTORY_LOOK)
-		return openat(at, leaf, O_RDWR | flags);
-	fd = openat(at, leaf, O_RDONLY | O_NOATIME | flags);
-	return fd < 0 && errno == EPERM ? openat(at, leaf, O_RDONLY | flags) : fd;
+		return openat(at, leaf, O_RDWR | PLAIN);
+	fd = openat(at, leaf, O_RDONLY | O_NOATIME | PLAIN);
+	return fd < 0 && errno == EPERM ? openat(at, leaf, O_RDONLY | PLAIN) : fd;
 }
 
 /* An open descriptor; -1 with errno. */
@@ -441,7 +451,7 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 	int fd;
 
 	do {
-		fd = open_file(at, leaf, DIRECTORY_MAKE);
+		fd = openat(at, leaf, O_RDWR | PLAIN);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
 		fd = make_entry(d, at, leaf, false);
@@ -452,24 +462,31 @@ open_or_make_file(const struct directory *d, int at, const char *leaf)
 }
 
 /*
- * What is not made is looked at before it is opened, since that alone may do something to
- * what is not ours, such as a FIFO.
+ * Looks at a file that is there already before it is opened: of what is not ours, such as a FIFO,
+ * the opening alone may do something.
  */
+static enum rc
+check_leaf(const struct directory *d, int at, const char *leaf, struct fault *fault)
+{
+	struct stat st;
+
+	if (libc_stat_at(at, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return check_plain(d, leaf, &st, fault);
+	return errno == ENOENT ? refuse_missing(d, leaf, fault)
+			       : directory_failed(d, "cannot look at a file", fault);
+}
+
 static enum rc
 open_leaf(const struct directory *d, int at, const char *leaf, enum directory_use use,
     int *ret, struct fault *fault)
 {
 	bool make = use == DIRECTORY_MAKE;
+	enum rc rc = make ? RC_OK : check_leaf(d, at, leaf, fault);
 	struct stat st;
-	int fd, found = make ? 0 : libc_stat_at(at, leaf, &st, AT_SYMLINK_NOFOLLOW);
-	enum rc rc = make || found != 0 ? RC_OK : check_plain(d, leaf, &st, fault);
+	int fd;
 
 	if (rc != RC_OK)
 		return rc;
-	if (found != 0)
-		return errno == ENOENT
-		    ? refuse_missing(d, leaf, fault)
-		    : directory_failed(d, "cannot look at a file", fault);
 	fd = make ? open_or_make_file(d, at, leaf) : open_file(at, leaf, use);
 	if (fd < 0 && !make && errno == ENOENT)
 		return refuse_missing(d, leaf, fault);

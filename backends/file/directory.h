@@ -36,8 +36,8 @@ enum directory_use {
 
 /*
  * Not open yet: the directory of file:[//[localhost]]/DIR; url NULL: the default one, chosen
- * when it is opened.  DIR is all that follows, since here people write '?' and '#' as they
- * are; what url_cut() finds wrong is none of it.  RC_USAGE: no such URL.
+ * when it is opened.  DIR is all that follows: people write '?' and '#' in it as they are, which
+ * url.h would cut off.  RC_USAGE: no such URL.
  */
 enum rc directory_init(struct directory *, const char *url, struct fault *);
 

@@ -32,7 +32,6 @@
 #include "backends/common/job.h"
 #include "backends/common/refuse.h"
 #include "backends/common/setting.h"
-#include "backends/common/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +44,12 @@
 /* where the kernel does not tell of what becomes of the file */
 #define PAUSE_MOST (250 * NS_PER_MS)
 #define FROZEN_LOOK (2 * NS_PER_S)
+
+struct file *
+file_of(struct store *s)
+{
+	return (struct file *)store_of(s, &file_backend);
+}
 
 /* ---- the file ---- */
 
@@ -181,14 +186,16 @@ await_taken(struct file *f, short type, struct span s, instant until, struct fau
 static enum rc
 await_byte(struct file *f, short type, int64_t byte, instant until, struct fault *fault)
 {
-	enum rc rc = RC_AGAIN;
+	while (tickets_lock(f->fd, type, byte) != 0) {
+		enum rc rc;
 
-	while (rc == RC_AGAIN && tickets_lock(f->fd, type, byte) != 0) {
 		if (errno != EAGAIN)
 			return cannot_lock(f, fault);
 		rc = await_taken(f, type, (struct span){byte, byte + 1}, until, fault);
+		if (rc != RC_AGAIN)
+			return rc;
 	}
-	return rc == RC_AGAIN ? RC_OK : rc;
+	return RC_OK;
 }
 
 enum rc
@@ -233,7 +240,7 @@ file_leave(struct file *f)
 
 /* ---- the decisions, each with byte 0 locked ---- */
 
-/* That we have locked this byte, since now. */
+/* Fills in that this run has locked the byte, since now. */
 static void
 write_who(const struct file *f, struct block *h, int64_t byte)
 {
@@ -243,7 +250,7 @@ write_who(const struct file *f, struct block *h, int64_t byte)
 	append_text(h->record, h->record + sizeof h->record, f->claim->record);
 }
 
-/* Nothing is before us: writes down that the lock is ours. */
+/* Takes the lock, since nothing is before us: writes down that it is ours. */
 static enum rc
 file_take(struct file *f, struct block *h, struct grant *g, struct fault *fault)
 {
@@ -280,12 +287,13 @@ join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 	enum lock_kind other;
 	unsigned limit = 0;
 	int refused = place_refuses(p, &other, &limit);
-	int64_t number;
+	int64_t number = -1;
 	enum rc rc;
 
 	if (refused > 0)
 		return refuse_kind(fault, f->dir.where, other, limit, f->claim);
-	number = refused < 0 ? -1 : place_join(p, h->next);
+	if (refused == 0)
+		number = place_join(p, h->next);
 	if (number < 0)
 		return directory_failed(&f->dir, "cannot look at the queue", fault);
 	if (f->frozen)
@@ -308,9 +316,9 @@ join_line(struct file *f, struct block *h, instant until, struct fault *fault)
 }
 
 /*
- * Joins the line, unless we have; takes the lock, if nothing is in the way.  Who has just
- * joined writes down the next number, and for people that he waits.  That the latter cannot
- * be written keeps nobody from waiting.
+ * Joins the line, unless we have; takes the lock, if nothing is in the way.  A run that has just
+ * joined and must wait writes down the next number, and then, for people, that it waits.  It waits
+ * also where the latter cannot be written.
  */
 static enum rc
 take_or_stay(
@@ -517,7 +525,7 @@ file_acquire(struct store *s, const struct claim *claim, instant until, struct g
 		rc = job_name_period(&claim->job, instant_epoch(), f->base.where, fault);
 	if (rc == RC_OK)
 		rc = file_open_all(f, fault);
-	if (rc == RC_OK)
+	if (rc == RC_OK && f->dir.is_default)
 		directory_notice_elsewhere(
 		    &f->dir, f->name, claim->key, &f->base.host->notice);
 	while (rc == RC_OK && !f->hold.ours) {

@@ -41,11 +41,8 @@ struct file {
 extern const struct backend file_backend;
 extern const struct admin_ops file_admin;
 
-static inline struct file *
-file_of(struct store *s)
-{
-	return (struct file *)store_of(s, &file_backend);
-}
+/* The whole of a store of this backend. */
+struct file *file_of(struct store *);
 
 /*
  * A file's name.  A key too long for one goes into directories "CHUNK+" ('+' is in no

@@ -55,6 +55,18 @@ place_byte(const struct place *p, int64_t number)
 	    number);
 }
 
+bool
+place_is_waiting(const struct place *p)
+{
+	return p->before.from < p->before.to;
+}
+
+bool
+place_has_joined(const struct place *p)
+{
+	return p->ticket > 0 || p->permit >= 0;
+}
+
 /* ---- joining ---- */
 
 int
@@ -123,7 +135,7 @@ place_take_permit(struct place *p)
 	return 0;
 }
 
-/* Nobody who excludes us has a ticket before ours. */
+/* Permits come last: nobody who excludes us has a ticket before ours. */
 static int
 look_at_permits(struct place *p)
 {
@@ -140,7 +152,7 @@ look_at_permits(struct place *p)
 	return got == 0 ? wait_for(p, numbers(PERMITS, 0, p->limit)) : got < 0 ? -1 : 0;
 }
 
-/* The line with the last ticket; not `all`: it is ALONE that counts. */
+/* Returns the line with the last ticket; unless `all`, only ALONE counts. */
 static enum range
 latest(const int64_t last[RANGES], bool all)
 {
@@ -151,7 +163,7 @@ latest(const int64_t last[RANGES], bool all)
 	return l;
 }
 
-/* What is before `number`, if these are the last ones there. */
+/* Notes what is before `number`, of which `last` are the last tickets below it. */
 static int
 set_before(struct place *p, int64_t number, const int64_t last[RANGES])
 {

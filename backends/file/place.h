@@ -146,18 +146,11 @@ int place_take_permit(struct place *);
 /* The byte of our ticket of this number. */
 int64_t place_byte(const struct place *, int64_t number);
 
-static inline bool
-place_is_waiting(const struct place *p)
-{
-	return p->before.from < p->before.to;
-}
+/* Is something before us that is to end first? */
+bool place_is_waiting(const struct place *);
 
 /* Are we in line with all we need, so that nobody can come before us? */
-static inline bool
-place_has_joined(const struct place *p)
-{
-	return p->ticket > 0 || p->permit >= 0;
-}
+bool place_has_joined(const struct place *);
 
 /* The byte that makes us the holder, once nothing is before us. */
 int64_t place_held_byte(const struct place *);

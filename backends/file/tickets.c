@@ -32,7 +32,7 @@ ask_kernel(int fd, int command, short type, struct span s, struct flock *l)
 	return result;
 }
 
-/* Without waiting: 0, or -1 with errno, EAGAIN if it is taken. */
+/* 0, or -1 with errno: EAGAIN if it is taken and we do not `wait`. */
 static int
 lock_span(int fd, bool by_flock, bool wait, short type, struct span s)
 {
