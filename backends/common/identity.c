@@ -7,40 +7,42 @@
 #include <string.h>
 #include <sys/stat.h>
 
-void
-identity_begin(struct identity *id, const char *backend)
+bool
+identity_ask(struct identity *id, const struct backend *b, struct store *s)
 {
+	struct fault unused;
+	bool known;
+
 	id->used = 0;
-	id->one_lock = false;
+	id->one_lock = s->caps & ONE_LOCK;
 	*id->text = *id->files = '\0';
 	memset(id->view, 0, sizeof id->view);
-	identity_add(id, "backend", backend);
-}
-
-static void
-add_text(struct identity *id, const char *text, size_t n)
-{
-	if (id->used + n >= sizeof id->text) {
-		id->used = sizeof id->text;
-		return;
-	}
-	memcpy(id->text + id->used, text, n);
-	id->text[id->used += n] = '\0';
+	identity_add(id, "backend", b->name);
+	known = s->backend->identify && s->backend->identify(s, id, &unused) == RC_OK &&
+	    id->used < sizeof id->text;
+	if (!known)
+		*id->text = '\0';
+	return known;
 }
 
 /* Adds "NAME=LENGTH:VALUE\n".  The length keeps a value from being taken for another part. */
 static void
 add_bytes(struct identity *id, const char *name, const char *value, size_t n)
 {
-	char length[24];
+	char head[64], *end = head + sizeof head, *at;
+	size_t nhead;
 
-	append_number(length, length + sizeof length, n);
-	add_text(id, name, strlen(name));
-	add_text(id, "=", 1);
-	add_text(id, length, strlen(length));
-	add_text(id, ":", 1);
-	add_text(id, value, n);
-	add_text(id, "\n", 1);
+	at = append_text(append_text(head, end, name), end, "=");
+	at = append_text(append_number(at, end, n), end, ":");
+	nhead = at - head;
+	if (id->used + nhead + n + 1 >= sizeof id->text) {
+		id->used = sizeof id->text;
+		return;
+	}
+	at = memcpy(id->text + id->used, head, nhead);
+	at = (char *)memcpy(at + nhead, value, n) + n;
+	memcpy(at, "\n", 2);
+	id->used += nhead + n + 1;
 }
 
 void
@@ -153,10 +155,4 @@ identity_is_same(const struct identity *a, const struct identity *b)
 	return strncmp(a->text, b->text, sizeof a->text) == 0 &&
 	    (!*a->files || seen_alike ||
 		strncmp(a->files, b->files, sizeof a->files) == 0);
-}
-
-bool
-identity_is_whole(const struct identity *id)
-{
-	return id->used > 0 && id->used < sizeof id->text;
 }

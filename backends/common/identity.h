@@ -29,7 +29,13 @@ struct identity {
 	uint64_t view[4];
 };
 
-void identity_begin(struct identity *, const char *backend);
+/*
+ * Asks a store of that backend which locks it has, by backend.identify.  False: that is not
+ * known, and the text is "".
+ */
+bool identity_ask(struct identity *, const struct backend *, struct store *);
+
+/* ---- for backend.identify ---- */
 
 /* Adds a part.  value NULL: not stated, which differs from an empty value. */
 void identity_add(struct identity *, const char *name, const char *value);
@@ -46,10 +52,9 @@ void identity_file(struct identity *, const char *path);
  */
 void identity_hosts(struct identity *, const char *hosts);
 
-/* Have these two stores the same locks?  Both identities must be whole. */
-bool identity_is_same(const struct identity *, const struct identity *);
+/* ---- for those that compare ---- */
 
-/* Has the identity all that was added, so that it can be compared? */
-bool identity_is_whole(const struct identity *);
+/* Have these two stores the same locks?  Both identities must be known. */
+bool identity_is_same(const struct identity *, const struct identity *);
 
 #endif

@@ -43,7 +43,7 @@ identify(struct join_inner *k)
 	if (k->where->unknown || !b->open ||
 	    b->open(&s, &nobody, &k->where->site, &unused) != RC_OK)
 		return false;
-	known = join_site_identify(&k->identity, b, s);
+	known = identity_ask(&k->identity, b, s);
 	s->backend->close(s);
 	return known;
 }

@@ -141,18 +141,3 @@ join_site_check(const struct join_site *w, struct fault *f)
 		: w->unknown,
 	    w->secret ? "" : ": say -u, or unset DLOCK_KEEPER and its other variables");
 }
-
-bool
-join_site_identify(struct identity *id, const struct backend *b, struct store *s)
-{
-	struct fault unused;
-	bool known;
-
-	identity_begin(id, b->name);
-	id->one_lock = s->caps & ONE_LOCK;
-	known = s->backend->identify && s->backend->identify(s, id, &unused) == RC_OK &&
-	    identity_is_whole(id);
-	if (!known)
-		*id->text = '\0';
-	return known;
-}

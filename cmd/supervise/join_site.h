@@ -32,7 +32,4 @@ void join_site_find(struct join_site *, const struct params *);
 /* RC_USAGE: a run that joins nothing cannot go there. */
 enum rc join_site_check(const struct join_site *, struct fault *);
 
-/* Which locks a store of that backend has, as backend.identify says; false: not known, "". */
-bool join_site_identify(struct identity *, const struct backend *, struct store *);
-
 #endif

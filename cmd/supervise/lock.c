@@ -24,7 +24,7 @@
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
 
-/* Is the store that of several keys, multi.h?  Joined holds are one store anyhow. */
+/* Is the store one of several keys (multi.h)?  A joined hold is one store, however many it has. */
 static bool
 is_multi(const struct lock *l)
 {
@@ -58,43 +58,33 @@ lock_init(struct lock *l, const struct params *p, const struct join_site *where,
 
 /* ---- opening ---- */
 
-/* At an outer keeper, if there is one, or else at the run's backend. */
-static enum rc
-open_store(struct lock *l, struct fault *f)
+enum rc
+lock_open(struct lock *l, struct fault *f)
 {
 	const struct params *p = l->params;
+	const struct backend *b = p->site.backend;
+	const struct site *site = &l->outer.where->site;
+	struct host *host = l->outer.base.host;
 	enum rc rc = RC_OK;
 
 	if (environment_get("DLOCK_KEEPER"))
 		rc = join_inner_open(&l->store, &l->outer, f);
-	l->nested = l->store != NULL;
-	if (rc != RC_OK || l->store)
+	if (rc != RC_OK)
 		return rc;
-	if (!p->site.backend->open)
+	l->nested = l->store != NULL;
+	if (!l->nested && !b->open)
 		return fault_set(f, RC_CONFIG,
 		    "this dlock was built without the %s backend (dlock version)",
-		    p->site.backend->name);
-	if (p->nkeys > 1)
-		rc = multi_open(&l->store, l->outer.base.host, p->site.backend,
-		    &l->outer.where->site, p->keys, p->nkeys, f);
-	else
-		rc = p->site.backend->open(
-		    &l->store, l->outer.base.host, &l->outer.where->site, f);
-	return rc == RC_USAGE
-	    ? said_blame(p, &l->outer.where->site, l->outer.base.host, f)
-	    : rc;
-}
-
-enum rc
-lock_open(struct lock *l, struct fault *f)
-{
-	enum rc rc = open_store(l, f);
-
-	if (rc != RC_OK || !l->store)
-		return rc;
+		    b->name);
+	if (is_multi(l))
+		rc = multi_open(&l->store, host, b, site, p->keys, p->nkeys, f);
+	else if (!l->nested)
+		rc = b->open(&l->store, host, site, f);
+	if (rc != RC_OK)
+		return rc == RC_USAGE ? said_blame(p, site, host, f) : rc;
 	if (!(l->store->caps & CAP_JOB) && l->claim.job.remember == REMEMBER_IF_ABLE)
 		l->claim.job.remember = REMEMBER_NOT;
-	rc = params_check_kind(&l->params->claim, l->store, f);
+	rc = params_check_kind(&p->claim, l->store, f);
 	/* never asked for anything, so there is nothing to give back */
 	if (rc != RC_OK) {
 		l->store->backend->close(l->store);
@@ -135,10 +125,9 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 		if (g->anchor >= 0)
 			l->anchors.fds[l->anchors.n++] = g->anchor;
 	}
-	/* now: a link or an option file may lead elsewhere when somebody wants to join */
+	/* not later: a link or an option file may lead elsewhere when somebody wants to join */
 	if (!l->nested)
-		(void)join_site_identify(
-		    &l->outer.identity, l->params->site.backend, l->store);
+		(void)identity_ask(&l->outer.identity, l->params->site.backend, l->store);
 	return RC_OK;
 }
 

@@ -63,7 +63,7 @@ open_outer(struct outer *o, const char *key, const char *url,
 	o->offer.identity = &o->identity;
 	look_host(&host);
 	if (o->params.site.backend->open(&store, &host, &o->site, &f) == RC_OK) {
-		(void)join_site_identify(&o->identity, o->params.site.backend, store);
+		(void)identity_ask(&o->identity, o->params.site.backend, store);
 		o->params.site.backend->close(store);
 	}
 	join_outer_open(&o->door, &o->params, next_door(), getpid());
