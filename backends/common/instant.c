@@ -30,3 +30,9 @@ instant_after(instant start, int64_t length)
 		return NEVER;
 	return sum;
 }
+
+instant
+instant_first(instant a, instant b)
+{
+	return a < b ? a : b;
+}

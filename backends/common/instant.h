@@ -28,11 +28,8 @@ int64_t instant_epoch(void);
 /* Adds start + length, either of which may be NEVER; the sum does not wrap round. */
 instant instant_after(instant start, int64_t length);
 
-static inline instant
-instant_first(instant a, instant b)
-{
-	return a < b ? a : b;
-}
+/* The earlier of the two. */
+instant instant_first(instant, instant);
 
 /* Rounds up to whole milliseconds for a server, so that 1 ns does not become 0. */
 static inline int64_t
