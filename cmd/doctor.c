@@ -309,7 +309,7 @@ doctor_refuse(struct params *p, enum rc rc, const struct fault *f)
 static void
 tell_processes(struct doctor *d)
 {
-	const char *why = tree_objection(), *refused = why ? NULL : tree_adopt();
+	const char *why = tree_objection(), *refused = why ? NULL : process_adopt();
 	struct stat st;
 	bool inner = stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != OUTERMOST;
 

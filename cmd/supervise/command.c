@@ -6,8 +6,9 @@
  *	start    "go", and with it the variables that tell of the grant
  *	look     what does not fit into the gate at once is sent; the gate is shut: the program
  *	         runs, or never will
- *	signal   a child has changed: the command is suspended, goes on, or has ended, and then it
- *	         is seen whether all of the rest have; a signal is passed on
+ *	reap     a child has changed: the command is suspended, goes on, or has ended, and then it
+ *	         is seen whether all of the rest have
+ *	signal   a signal is passed on
  *	stop     the command and all below the keeper are signalled
  */
 #include "command.h"
@@ -154,7 +155,7 @@ command_objection(const struct ward *w)
 	const char *why = tree_objection();
 
 	(void)w;
-	return why ? why : tree_adopt();
+	return why ? why : process_adopt();
 }
 
 static bool
@@ -185,7 +186,7 @@ fork_stub(struct command *c, const struct run *r)
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return false;
-	/* a user may have so many pages in pipes, and a thousand runs that wait */
+	/* the pages that a user may have in pipes are few, and a thousand runs may wait */
 	fcntl(ends[1], F_SETPIPE_SZ, 1);
 	fcntl(ends[1], F_SETFL, O_NONBLOCK);
 	stub.gate = ends[0];
@@ -210,7 +211,7 @@ command_begin(struct keeper *k, int *kept)
 {
 	k->root = getpid();
 	k->command.gate = -1;
-	if (tree_adopt())
+	if (process_adopt())
 		return "cannot adopt orphans";
 	if (!fork_stub(&k->command, k->run))
 		return "cannot start a process";
@@ -269,12 +270,12 @@ command_start(struct keeper *k, const struct told *told)
 	instant now = instant_now(), patience = now + CLEAR_SCREEN;
 	struct pollfd set[LOOP_OWN];
 
-	/* in the link it is in the front's hands, though the front may sleep */
+	/* what is in the link has reached the front, even one that sleeps */
 	if (!news_grant(&k->news, &k->lock.grant, &k->lock.anchors, NULL))
 		return false;
 	atomic_store(&k->page->command, k->command.pid);
 	atomic_store(&k->page->granted_at, now);
-	/* where somebody watches us wait, that line goes before the command writes */
+	/* the live line of a run that has waited is erased before the command writes */
 	while (atomic_load(&k->page->front.on_screen) && instant_now() < patience)
 		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
 	send_go(&k->command,
@@ -282,7 +283,7 @@ command_start(struct keeper *k, const struct told *told)
 	return true;
 }
 
-/* Only one that has never begun, and was not reaped. */
+/* Kills the stub, if it has never begun and was not reaped. */
 static void
 command_dismiss(struct keeper *k)
 {
@@ -377,7 +378,7 @@ command_look(struct keeper *k, const struct pollfd *set)
 	check_rest(k);
 }
 
-/* ---- signals ---- */
+/* ---- reap ---- */
 
 static void
 command_changed(struct keeper *k, int status)
@@ -407,7 +408,7 @@ command_changed(struct keeper *k, int status)
  * between, and the front kill another process.
  */
 static void
-reap(struct keeper *k)
+command_reap(struct keeper *k)
 {
 	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
 	siginfo_t changed = {0};
@@ -429,6 +430,8 @@ reap(struct keeper *k)
 	k->command.childless = errno == ECHILD;
 	check_rest(k);
 }
+
+/* ---- signals ---- */
 
 /* Its end may lie in the signalfd, behind the link. */
 static enum signal_state
@@ -455,9 +458,6 @@ command_signal(struct keeper *k, enum signal_deed deed, const struct signal_case
 	struct aim aim = {.sig = c->sig};
 
 	switch (deed) {
-	case DEED_REAP:
-		reap(k);
-		return;
 	case DEED_PASS_ON:
 	case DEED_PASS_ON_OUTSIDE:
 		/* to the command alone, as without us: its own children are its affair */
@@ -497,6 +497,7 @@ static const struct ward_ops command_ops = {
     .dismiss = command_dismiss,
     .await = command_await,
     .look = command_look,
+    .reap = command_reap,
     .state = command_state,
     .signal = command_signal,
     .stop = command_stop,

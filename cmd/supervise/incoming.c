@@ -8,6 +8,7 @@
  *	the front     signals that it has got; that it is gone
  *	inner runs    they join and part; somebody asks for a release
  *	the backend   its connection has something (the caller deals with that); an alert
+ *	the time      what step() wants done by now
  */
 #include "incoming.h"
 
@@ -52,16 +53,13 @@ obey_signal(struct keeper *k, struct signal_case *c)
 		react(k, EV_ASKED, c->sig);
 }
 
+/* Somebody has sent TERM to the keeper itself. */
 static void
-take_signal(struct keeper *k, int sig)
+obey_term(struct keeper *k, int sig)
 {
-	struct signal_case c = {.sig = sig, .getter = BY_KEEPER};
+	struct signal_case c = {
+	    .sig = sig, .getter = BY_KEEPER, .ends = signal_is_end(sig)};
 
-	if (sig == SIGCHLD) {
-		k->run->ward->ops->signal(k, DEED_REAP, &c);
-		return;
-	}
-	c.ends = signal_is_end(sig);
 	obey_signal(k, &c);
 	if (c.state != SIGNAL_WAITS)
 		react(k, EV_TERMINATED, sig);
@@ -178,8 +176,11 @@ incoming_wait(struct keeper *k, int fd, short events, instant until)
 	set[SLOT_LINK] = (struct pollfd){.fd = k->news.link, .events = POLLIN};
 	set[SLOT_BACKEND] = (struct pollfd){.fd = fd, .events = events};
 	set[SLOT_ALERT] = (struct pollfd){
-	    .fd = keep_wants_alert(&k->keep, instant_now()) ? k->host.alert : -1,
+	    .fd = k->host.alert >= 0 && keep_wants_alert(&k->keep, instant_now())
+		? k->host.alert
+		: -1,
 	    .events = POLLIN};
+	until = instant_first(until, k->todo.wake);
 	/* not longer than the front may doubt that we are alive */
 	until = instant_first(until, instant_now() + k->params->terms.ttl / 3);
 	loop_wait(&k->loop, set, n, instant_first(until, k->job.leave_at));
@@ -189,14 +190,18 @@ incoming_wait(struct keeper *k, int fd, short events, instant until)
 		keeper_job_look(k);
 	atomic_store(&k->page->alive_at, instant_now());
 	k->run->ward->ops->look(k, &set[SLOT_WARD]);
-	if (set[LOOP_SIGNAL].revents)
-		while (loop_signal(&k->loop, &info))
-			take_signal(k, info.ssi_signo);
+	while (set[LOOP_SIGNAL].revents && loop_signal(&k->loop, &info))
+		if (info.ssi_signo == SIGCHLD)
+			k->run->ward->ops->reap(k);
+		else
+			obey_term(k, info.ssi_signo);
 	if (set[SLOT_LINK].revents)
 		hear_front(k);
 	if (set[SLOT_SOCKET].revents || k->socket.n > 0 || k->socket.spares)
 		serve_inner_runs(k, set + SLOT_SOCKET);
 	if (set[SLOT_ALERT].revents)
 		react(k, EV_ALERT, 0);
+	if (instant_now() >= k->todo.wake)
+		react(k, EV_TICK, 0);
 	return set[SLOT_BACKEND].revents != 0;
 }

@@ -10,8 +10,8 @@
 #include "keeper_state.h"
 
 /*
- * Sleeps once, until `fd` is ready, something has happened, or `until`; deals
- * with what came.  Was it `fd`?
+ * Sleeps once, until `fd` is ready, something has happened, step() wants its turn, or `until`;
+ * deals with what came.  True: `fd` is ready, and left to the caller.
  */
 bool incoming_wait(struct keeper *, int fd, short events, instant until);
 

@@ -13,10 +13,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Found from nowhere. */
+/* The network namespace in an address whose socket is found from nowhere. */
 #define NET_NONE (~0ULL)
 
-/* Which lock, in short (FNV-1a). */
+/* A lock as an address names it (FNV-1a). */
 static unsigned long long
 lock_hash(const char *backend, const char *key)
 {

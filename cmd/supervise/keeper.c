@@ -41,17 +41,6 @@ static _Alignas(4096) struct keeper keeper;
 
 /* ---- waiting ---- */
 
-/* All waiting: sleeps once, and sees what is due.  Was it `fd`? */
-static bool
-hear(struct keeper *k, int fd, short events, instant until)
-{
-	bool ready = incoming_wait(k, fd, events, instant_first(until, k->todo.wake));
-
-	if (instant_now() >= k->todo.wake)
-		react(k, EV_TICK, 0);
-	return ready;
-}
-
 /*
  * Does one of our own ancestors hold what we wait for?  The environment that leads there may be
  * gone (sudo, env -i, the output of `dlock hold` was not evaluated), its record is not.  Another
@@ -88,7 +77,7 @@ keeper_wait(struct host *h, int fd, short events, instant until)
 		notice_kin(k);
 	news_notice(&k->news);
 	while (!k->todo.end_call) {
-		if (hear(k, fd, events, until) && !k->todo.end_call)
+		if (incoming_wait(k, fd, events, until) && !k->todo.end_call)
 			return WOKE_READY;
 		if (!k->todo.end_call && instant_now() >= until)
 			return WOKE_TIMEOUT;
@@ -107,7 +96,7 @@ die_early(struct keeper *k, const char *what)
 	_exit(0);
 }
 
-/* Before anything can fail: what die_early() needs. */
+/* Sets what die_early() needs, before anything can fail. */
 static void
 keeper_init(struct keeper *k, const struct run *r)
 {
@@ -178,36 +167,24 @@ keeper_prepare(struct keeper *k)
 /* ---- ask ---- */
 
 /*
- * Says that the key may be meant for the lock of another program, to a person alone: in cron a line
- * is a mail.  No server is asked for that.
+ * Tells what is known as soon as the store is open, and no server was asked: its name; and that
+ * the key may be meant for the lock of another program.  The latter is for a person alone: in cron
+ * a line is a mail.
  */
 static void
-notice_beside(struct keeper *k)
+tell_of_store(struct keeper *k)
 {
-	const struct store *s = k->lock.store;
+	struct store *s = k->lock.store;
 	struct fault *notice = &k->host.notice;
+	bool person = k->host.verbose || k->run->origin->has_tty;
 
-	if (k->lock.nested || !(k->host.verbose || k->run->origin->has_tty) ||
-	    *notice->text || !s->backend->admin || !s->backend->admin->beside)
-		return;
-	if (s->backend->admin->beside(
-		k->lock.store, k->run->params->keys[0], 0, notice) != RC_OK)
-		*notice->text = '\0';
-}
-
-static enum rc
-open_lock(struct keeper *k)
-{
-	enum rc rc = lock_open(&k->lock, &k->fault);
-
-	k->keep.lock.nested = k->lock.nested;
-	if (rc != RC_OK)
-		return rc;
-	append_text(
-	    k->page->where, k->page->where + sizeof k->page->where, k->lock.store->where);
+	append_text(k->page->where, k->page->where + sizeof k->page->where, s->where);
 	atomic_store(&k->page->opened, true);
-	notice_beside(k);
-	return RC_OK;
+	if (k->lock.nested || !person || *notice->text || !s->backend->admin ||
+	    !s->backend->admin->beside)
+		return;
+	if (s->backend->admin->beside(s, k->params->keys[0], 0, notice) != RC_OK)
+		*notice->text = '\0';
 }
 
 /* The grant says what an acquire or a renewal has earned. */
@@ -226,14 +203,14 @@ react_to_lease(struct keeper *k, enum event_kind kind, enum rc refused)
 }
 
 /*
- * The server may give less than was asked for, and too little.  `refused`: the look before "go"
- * has failed, and what was granted goes back.
+ * Begins the ward, unless the grant goes back: because the look before "go" has `refused` it, or
+ * because the server has given less than was asked for, and too little.
  */
 static void
-keeper_granted(struct keeper *k, enum rc refused)
+use_grant(struct keeper *k, enum rc refused)
 {
 	k->keep.lock.tied = k->lock.nested || k->lock.grant.anchor >= 0;
-	/* SIGSTOP has suspended the job while it waited: it is to keep nobody waiting */
+	/* SIGSTOP has suspended the job while it waited: such a job keeps nobody waiting */
 	if (k->command.suspended) {
 		react(k, EV_INTERRUPTED, SIGSTOP);
 		k->todo.end_call = false;
@@ -254,16 +231,15 @@ keeper_granted(struct keeper *k, enum rc refused)
 static struct before before;
 
 /*
- * After an acquire that ended with `acquired`: looks whether the command may begin.  If not, what
- * was granted goes back as after a signal, or because of
- * what is returned.
+ * Looks whether the command may begin, now that acquire has ended with `acquired`.  Where it may
+ * not, the grant goes back: as after a signal, or because of what is returned.
  */
 static enum rc
 look_before_go(struct keeper *k, enum rc acquired)
 {
 	enum rc rc;
 
-	if (!before_looks(k->run, &k->lock) || k->keep.ending.kind != END_NONE ||
+	if (k->keep.ending.kind != END_NONE ||
 	    (acquired == RC_STOP && !before.superseded))
 		return RC_OK;
 	rc = before_go(&before, &k->fault);
@@ -307,10 +283,14 @@ acquire(struct keeper *k)
 	instant until = k->params->wait.most == 0
 	    ? 0
 	    : instant_after(k->run->began, k->params->wait.most);
-	enum rc rc = open_lock(k), refused = RC_OK;
+	enum rc rc = lock_open(&k->lock, &k->fault), refused = RC_OK;
+	bool looks = rc == RC_OK && before_looks(k->run, &k->lock);
 	char holder[300];
 
-	if (rc == RC_OK && before_looks(k->run, &k->lock))
+	k->keep.lock.nested = k->lock.nested;
+	if (rc == RC_OK)
+		tell_of_store(k);
+	if (looks)
 		rc = before_acquire(
 		    &before, k->run, &k->lock, &k->host, until, &k->fault);
 	else if (rc == RC_OK)
@@ -329,10 +309,10 @@ acquire(struct keeper *k)
 	}
 	if (rc == RC_DONE)
 		tell_skipped(k);
-	if (rc == RC_OK || rc == RC_STOP)
+	if (looks && (rc == RC_OK || rc == RC_STOP))
 		refused = look_before_go(k, rc);
 	if (rc == RC_OK)
-		keeper_granted(k, refused);
+		use_grant(k, refused);
 	else
 		react(k, EV_REFUSED, rc);
 }
@@ -420,7 +400,7 @@ await_question(struct keeper *k)
 		until = term;
 	loop_unblock(SIGTERM);
 	while (!k->answered && instant_now() < until)
-		hear(k, -1, 0, until);
+		incoming_wait(k, -1, 0, until);
 }
 
 /*
@@ -437,39 +417,33 @@ log_for_front(struct keeper *k)
 
 /* ---- all of it ---- */
 
-/* One thing that step() wants of the main line, or else a look at what has happened. */
-static void
-keeper_call(struct keeper *k)
-{
-	unsigned calls = k->todo.calls;
-
-	k->todo.calls = 0;
-	if (calls & DO_ACQUIRE)
-		acquire(k);
-	else if (calls & DO_RENEW)
-		renew(k);
-	else if (calls & DO_RELEASE)
-		release_lock(k);
-	else
-		hear(k, -1, 0, NEVER);
-}
-
 _Noreturn void
 keeper_run(const struct run *r)
 {
+	unsigned calls;
 	instant last;
 
 	keeper_init(&keeper, r);
 	keeper_prepare(&keeper);
 	react(&keeper, EV_TICK, 0);
-	while (!(keeper.todo.calls & DO_EXIT))
-		keeper_call(&keeper);
+	/* each time one call that step() wants of the main line, or else a look at what comes */
+	while (!((calls = keeper.todo.calls) & DO_EXIT)) {
+		keeper.todo.calls = 0;
+		if (calls & DO_ACQUIRE)
+			acquire(&keeper);
+		else if (calls & DO_RENEW)
+			renew(&keeper);
+		else if (calls & DO_RELEASE)
+			release_lock(&keeper);
+		else
+			incoming_wait(&keeper, -1, 0, NEVER);
+	}
 	r->ward->ops->dismiss(&keeper);
 	/* those that came just before join_outer_drain() have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
 	while (r->ward->is_hold && keeper.socket.listener < 0 && keeper.socket.n > 0 &&
 	    instant_now() < last)
-		hear(&keeper, -1, 0, last);
+		incoming_wait(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
 	log_for_front(&keeper);

@@ -58,7 +58,7 @@ link_is_crowded(int end)
 	return link_fill(end) >= 2;
 }
 
-/* Up to how many quarters others may have filled before a message of this kind is dropped. */
+/* A message of this kind is dropped when others have filled so many quarters of the link. */
 static int
 quarters_for(enum msg_kind kind)
 {

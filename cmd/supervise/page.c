@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-/* As bits, beside the value: so many each has. */
+/* Where the other members stand in `ending`, beside the value, with four bits for each. */
 enum { KIND_AT = 32, LOSS_AT = 36, KEPT_AT = 40, FLAGS_AT = 44, FOUR_BITS = 0xf };
 
 void

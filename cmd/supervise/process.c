@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -328,6 +329,14 @@ process_has_pidfds(void)
 }
 
 /* ---- our own children ---- */
+
+const char *
+process_adopt(void)
+{
+	return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
+	    ? NULL
+	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
+}
 
 bool
 process_has_children(void)

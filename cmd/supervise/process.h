@@ -117,6 +117,12 @@ bool process_lacks_pidfd(int error);
 
 /* ---- our own children ---- */
 
+/*
+ * Makes this process the parent of all that loses its own below it (a subreaper, tree.h).  NULL,
+ * or why that cannot be.
+ */
+const char *process_adopt(void);
+
 /* Has this process children at all?  Cheap. */
 bool process_has_children(void);
 

@@ -34,7 +34,7 @@ react_open_socket(struct keeper *k)
 		join_outer_open(&k->socket, k->params, k->run->socket_id, k->root);
 }
 
-/* A grant of which nobody can be told goes back at once: see keeper_granted(). */
+/* A grant of which nobody can be told goes back at once: see use_grant(). */
 static void
 start_ward(struct keeper *k)
 {
@@ -52,7 +52,7 @@ start_ward(struct keeper *k)
 	ward->dismiss(k);
 }
 
-/* A front that must do without us has to know this. */
+/* Nothing is left that needs the lock: a front that must do without us has to know this. */
 static void
 publish_finished(struct keeper *k)
 {
@@ -156,8 +156,9 @@ go_on_alone(struct keeper *k)
 	k->run->ward->ops->dismiss(k);
 }
 
+/* Tells all that have waited for it how all has ended. */
 static void
-report(struct keeper *k, bool lingers)
+tell_ending(struct keeper *k, bool lingers)
 {
 	if (lingers)
 		go_on_alone(k);
@@ -191,7 +192,7 @@ carry_out(struct keeper *k, const struct actions *a)
 	if (k->keep.phase > PH_HOLD && !k->run->ward->is_hold)
 		join_outer_close(&k->socket);
 	if (a->set & DO_REPORT)
-		report(k, !(a->set & DO_EXIT));
+		tell_ending(k, !(a->set & DO_EXIT));
 }
 
 void

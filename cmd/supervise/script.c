@@ -264,7 +264,16 @@ script_look(struct keeper *k, const struct pollfd *set)
 	check_tree(k);
 }
 
-/* ---- signals, stop ---- */
+/* ---- reap, signals, stop ---- */
+
+/* The process is none of ours; a child is one of the backend's library. */
+static void
+script_reap(struct keeper *k)
+{
+	(void)k;
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		continue;
+}
 
 static enum signal_state
 script_state(const struct keeper *k)
@@ -276,9 +285,6 @@ script_state(const struct keeper *k)
 static void
 script_signal(struct keeper *k, enum signal_deed deed, const struct signal_case *c)
 {
-	if (deed == DEED_REAP)
-		while (waitpid(-1, NULL, WNOHANG) > 0)
-			continue; /* a child of the backend's library */
 	if (deed != DEED_END_HOLD)
 		return;
 	delivery_settle(k->run, WITHDRAWN);
@@ -303,6 +309,7 @@ const struct ward_ops script_ops = {
     .dismiss = script_dismiss,
     .await = script_await,
     .look = script_look,
+    .reap = script_reap,
     .state = script_state,
     .signal = script_signal,
     .stop = script_stop,

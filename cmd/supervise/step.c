@@ -241,16 +241,17 @@ static void
 released(struct keep *k, instant now, enum rc rc)
 {
 	k->call = CALL_NONE;
-	k->after.release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
 	if (rc == RC_OK || rc == RC_LOST) {
 		k->phase = PH_OVER;
 		if (rc == RC_OK && k->lock.nested && !k->reported)
 			k->ending.kept = KEPT_OUTSIDE;
 		if (rc == RC_LOST && (has_run(&k->ending) || k->ending.kind == END_LOST))
 			lose(k, LOSS_FOUND);
-	} else if (!k->reported) {
-		k->ending.unconfirmed = true;
+		return;
 	}
+	k->after.release_at = now + jittered(k, RELEASE_AGAIN, 2 * RELEASE_AGAIN);
+	if (!k->reported)
+		k->ending.unconfirmed = true;
 }
 
 /*

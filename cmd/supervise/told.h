@@ -11,7 +11,7 @@
 #include "join_outer.h"
 #include "run.h"
 
-/* So many bytes it has at most. */
+/* The most bytes that it can have. */
 size_t told_room(const struct run *);
 
 /*

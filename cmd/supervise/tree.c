@@ -65,14 +65,6 @@ tree_objection(void)
 	    : "/proc is an outer pid namespace's, and this kernel or sandbox lacks pidfd_open(2) (Linux 5.3)";
 }
 
-const char *
-tree_adopt(void)
-{
-	return prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
-	    ? NULL
-	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
-}
-
 /* ---- halting, signalling, killing ---- */
 
 /*

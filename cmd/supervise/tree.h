@@ -26,12 +26,6 @@
 const char *tree_objection(void);
 
 /*
- * Makes this process the parent of all that loses its own below it: who stops a command's
- * tree finds it so.  NULL, or why that cannot be.
- */
-const char *tree_adopt(void);
-
-/*
  * Signals the command, then every living descendant of `root` (not root; 0: of nobody)
  * that has not got it with the command.  Returns how many there were, as far as can be
  * seen.  An outsider that is to `wake` is halted first: a parent that ends would leave

@@ -4,7 +4,7 @@
  *
  * What stands for what:
  *
- *	Keeper	cmd/supervise/react.c: react_to(), carry_out(); command.c: command_start(), reap();
+ *	Keeper	cmd/supervise/react.c: react_to(), carry_out(); command.c: command_start(), command_reap();
  *		cmd/supervise/incoming.c: incoming_wait();
  *		and what cmd/supervise/step.c decides: granted(), renewed(), overtaken(),
  *		guard_tree(), finished(), give_back()
