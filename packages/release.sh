@@ -14,9 +14,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 own=$(dpkg --print-architecture)
 
-# What runs there; its words are for make.
+# What runs there; its words are for make.  It speaks only of a fault, and on standard error: mmdebstrap
+# hands that on.
 cat >"$work/build" <<'END'
 set -eu
+exec >&2
 quietly() { "$@" >/root/log 2>&1 || { cat /root/log; exit 1; }; }
 twin=/tmp/a/longer/name/twin
 mkdir -p /src /root/out "$twin"

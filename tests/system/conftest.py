@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import pytest
+from _pytest.assertion import rewrite
 
 # What a CI system, sudo or systemd says of whoever runs the tests; dlock would tell it.
 ORIGIN = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN", "BUILD_USER_ID", "SUDO_USER", "GITHUB_RUN_ID", "CI_JOB_URL", "BUILD_URL", "JOB_NAME",
@@ -82,9 +83,17 @@ def pytest_configure(config):
     for path in glob.glob(os.path.join(SERVERS, "fixtures_*.py")):
         name = pathlib.Path(path).stem
         config.pluginmanager.register(importlib.import_module(name), name)
+    show_whole_messages()
     config.seed = config.getoption("seed") or str(random.SystemRandom().randrange(10 ** 6))
     if "PYTEST_CURRENT_TEST" not in os.environ:  # else a test asks others (run/test_kernels.py), and what has failed before is kept
         shutil.rmtree(KEPT, ignore_errors=True)
+
+
+def show_whole_messages():
+    """pytest cuts the middle out of an assertion's message that is no string, and the fault is often told there."""
+    shown = getattr(rewrite, "_format_assertmsg", None)  # it is pytest's own, and may go
+    if shown:
+        rewrite._format_assertmsg = lambda said: shown(said if isinstance(said, str) else repr(said)[-20000:].replace("\\n", "\n"))
 
 
 def pytest_report_header(config):

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -257,6 +258,13 @@ def test_it(dear, n):
     pass
 """, status=0)
     assert (tmp_path / "made").read_text() == "x"
+
+
+def test_a_failure_shows_its_whole_message():
+    said = "x" * 1000 + "\nthe fault\n" + "x" * 1000
+    with pytest.raises(AssertionError) as failure:
+        assert not said, ("words", said)
+    assert "\nthe fault\n" in re.sub(" *\n *", "\n", str(failure.value))
 
 
 @pytest.mark.parametrize("program, part", [("bench.py", "startup"), ("kinds.py", "keys")])

@@ -502,14 +502,14 @@ END
 # ---- a release ----
 
 
-def release(tmp_path, *words, changed=False):
+def release(tmp_path, *words, changed=False, **env):
     """What make says where git says that something is not committed, or that all is."""
     git = tmp_path / "bin/git"
     git.parent.mkdir(exist_ok=True)
     git.write_text(f"#!/bin/sh\n[ \"$1\" != diff ] || exit {int(changed)}\n")
     git.chmod(0o755)
     return subprocess.run(["make", "-C", ROOT, f"O={tmp_path}/built", "release", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**ENV, "PATH": f"{git.parent}:{ENV['PATH']}"}, check=False)
+                          env={**ENV, "PATH": f"{git.parent}:{ENV['PATH']}", **env}, check=False)
 
 
 @pytest.mark.skipif(not (TOP / ".git").exists(), reason="this is a source archive, which is as it was packed")
@@ -517,6 +517,33 @@ def test_no_release_is_made_of_what_is_not_committed(tmp_path):
     (tmp_path / "built/release").mkdir(parents=True)
     done = release(tmp_path, changed=True)
     assert done.returncode == 2 and "make release packs what is committed" in done.stdout and (tmp_path / "built/release").exists(), done
+
+
+# An mmdebstrap that makes no Debian: make runs here, on another source, and writes below a directory.
+STAND_IN = r"""#!/bin/sh
+for word in "$@"; do
+    hook=${word#--customize-hook=}
+    case $hook in
+    copy-in*) set -- $hook; sed 's,/root\b\|/src\b\|/tmp/a\b,DIRECTORY&,g' "$2" >DIRECTORY/root/build ;;
+    chroot*) sh -c "$(echo "$hook" | sed 's,chroot "$1" ,,; s,/root/build,DIRECTORY&,')" || { echo 'E: mmdebstrap failed to run'; exit 25; } ;;
+    esac
+done
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a release is made as root")
+@pytest.mark.parametrize("fault", ["this is odd; exit 3", "x.c:1: warning: this is odd"])
+def test_a_release_that_is_not_made_says_why(tmp_path, fault):
+    """By what make said in the fresh Debian, or by its warning; the maintainer's name gets there as it stands."""
+    for name in ("bin", "debian/root", "source/dlock"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bin/mmdebstrap").write_text(STAND_IN.replace("DIRECTORY", f"{tmp_path}/debian"))
+    (tmp_path / "bin/mmdebstrap").chmod(0o755)
+    (tmp_path / "source/dlock/Makefile").write_text(f"deb:; @printenv MAINTAINER >{tmp_path}/maintainer; echo {fault}\ntarball rpm image:\n")
+    said_by("tar", "-C", tmp_path / "source", "-czf", tmp_path / "debian/root/source", "dlock")
+    done = release(tmp_path, MAINTAINER=MAINTAINER)
+    assert done.returncode == 2 and re.search("^(x.c:1: warning: )?this is odd$", done.stdout, re.M) and "Error 25" in done.stdout, done
+    assert (tmp_path / "maintainer").read_text() == MAINTAINER + "\n"
 
 
 def test_install_names_the_files_that_are_packed():
