@@ -9,9 +9,7 @@ import time
 
 import pytest
 
-from support import DLOCK, PATIENCE, FilePlace, Late, children_of, descendants_of, is_alive, kill, stat_of, wait_for
-
-pexpect = Late("pexpect")
+from support import DLOCK, FilePlace, children_of, descendants_of, is_alive, kill, stat_of, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount /proc and become another user")
 
@@ -50,25 +48,6 @@ def program(tmp_path, files):
     return str(tmp_path / "dlock")
 
 
-@pytest.fixture
-def terminal(dlock, tmp_path):
-    """Opens terminals in which these words are the first process."""
-    opened = []
-
-    def opener(*words):
-        env = {**dlock.env, "PS1": "<$?>", "TERM": "vt100", "HISTFILE": ""}
-        opened.append(pexpect.spawn(words[0], list(words[1:]), env=env, cwd=str(tmp_path), echo=False, encoding="utf-8", timeout=PATIENCE))
-        return opened[-1]
-
-    yield opener
-    for tty in opened:
-        below = [tty.pid, *descendants_of(tty.pid)]
-        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):
-            tty.close(force=True)
-        for pid in below:
-            kill(pid)
-
-
 def state_of(pid):
     found = stat_of(pid)
     return found and found[1]
@@ -77,14 +56,14 @@ def state_of(pid):
 def test_a_hidden_leader_of_the_session_has_not_ended(program, terminal, files):
     """In its first moments Ctrl-Z stops a job that no shell can continue; it is hung up only if there was one until then."""
     line = " ".join([*ANOTHER, program, "run", *files.words, "-k", "k", "--", "sh", "-c", "'kill -TSTP $$; echo went on'"])
-    tty = terminal(*HIDING, "sh", "-c", f"{line}; echo status $?")
+    tty = terminal(*HIDING, "sh", "-c", f"{line}; echo status $?", echo=False)
     tty.expect("went on")
     tty.expect("status 0")
 
 
 @pytest.mark.parametrize("stops", [True, False], ids=["stops", "does not stop"])
 def test_dlock_stops_if_a_hidden_command_does(program, terminal, files, stops):
-    tty = terminal(*HIDING, *ANOTHER, "bash", "--norc", "--noprofile", "--noediting", "-i")
+    tty = terminal(*HIDING, *ANOTHER, "bash", "--norc", "--noprofile", "--noediting", "-i", echo=False)
     tty.expect("<0>")
     tty.send(" ".join([program, "run", *files.words, "-k", "k", "--", sys.executable, "-IS", "command.py", *["x"] * (not stops)]) + "\n")
     tty.expect("ready")

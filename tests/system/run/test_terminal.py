@@ -306,23 +306,9 @@ def test_a_closed_window_ends_command_and_lock(dlock, shell, place):
 
 
 @pytest.fixture
-def leader(dlock, tmp_path):
+def leader(terminal):
     """Opens a terminal in which dlock is the first process, as `ssh -t host dlock ...` does."""
-    opened = []
-
-    def opener(*words, above=(), program=DLOCK):
-        line = [*above, *([program] if program else []), *map(str, words)]
-        env = {**dlock.env, "TERM": "vt100"}
-        opened.append(pexpect.spawn(line[0], line[1:], env=env, cwd=str(tmp_path), encoding="utf-8", timeout=PATIENCE))
-        return opened[-1]
-
-    yield opener
-    for tty in opened:
-        below = [tty.pid, *descendants_of(tty.pid)]
-        with contextlib.suppress(OSError, pexpect.ExceptionPexpect):
-            tty.close(force=True)
-        for pid in below:
-            kill(pid)
+    return lambda *words, above=(), program=DLOCK: terminal(*above, *([program] if program else []), *map(str, words))
 
 
 def hang_up(tty):
