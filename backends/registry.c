@@ -64,6 +64,16 @@ registry_named(const char *name)
 }
 
 const struct backend *
+registry_of_scheme(const char *scheme, size_t n)
+{
+	for (size_t i = 0; backends[i]; i++)
+		for (const char *const *s = backends[i]->schemes; *s; s++)
+			if (strlen(*s) == n && strncmp(*s, scheme, n) == 0)
+				return backends[i];
+	return NULL;
+}
+
+const struct backend *
 registry_of_url(const char *url)
 {
 	size_t scheme = strcspn(url, ":"),
@@ -72,14 +82,10 @@ registry_of_url(const char *url)
 	/* the URL consists of name=value pairs: host=h dbname=d */
 	bool pairs = name > 0 && url[name + blanks] == '=';
 
-	for (size_t i = 0; backends[i]; i++) {
-		const struct backend *b = backends[i];
-
-		if (pairs && b->pairs)
-			return b;
-		for (const char *const *s = b->schemes; !pairs && url[scheme] && *s; s++)
-			if (strlen(*s) == scheme && strncmp(*s, url, scheme) == 0)
-				return b;
-	}
+	if (!pairs)
+		return url[scheme] ? registry_of_scheme(url, scheme) : NULL;
+	for (size_t i = 0; backends[i]; i++)
+		if (backends[i]->pairs)
+			return backends[i];
 	return NULL;
 }

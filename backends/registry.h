@@ -10,10 +10,11 @@
 extern const struct backend *const backends[];
 
 /*
- * Find a backend by its name ("redis"), or by a URL ("redis+unix:///run/r", or pairs); NULL:
- * there is none.
+ * Find a backend by its name ("redis"), by the scheme of its URLs, n bytes long ("rediss"), or by a
+ * URL ("redis+unix:///run/r", or pairs).  NULL: there is none.
  */
 const struct backend *registry_named(const char *name);
+const struct backend *registry_of_scheme(const char *scheme, size_t n);
 const struct backend *registry_of_url(const char *url);
 
 #endif

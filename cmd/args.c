@@ -336,7 +336,10 @@ read_key(struct args *w, struct fault *f)
 
 /* ---- which backend, and which server of it ---- */
 
-/* The backend, by its name or by the URL's scheme. */
+/*
+ * Finds the backend, by its name or by the URL's scheme.  The user may say either or both; both
+ * must name the same one.
+ */
 static enum rc
 settle_backend(struct params *p, struct fault *f)
 {
@@ -385,21 +388,19 @@ read_variable(struct params *p, bool file_names_one, struct fault *f)
 }
 
 /*
- * Fills in backend and URL where the user has not said them, once all other values are known.
- * Option and URL may each name the backend; both must name the same one.  Without a URL of the
- * words or of DLOCK_URL, DLOCK_<BACKEND>_URL counts, after it what files say, and then the
- * backend's default.
+ * Finds the URL once the backend is known.  Without a URL of the words or of DLOCK_URL,
+ * DLOCK_<BACKEND>_URL counts, after it what files say, and then the backend's default.
  */
 static enum rc
-settle_site(struct params *p, struct fault *f)
+settle_url(struct params *p, struct fault *f)
 {
 	const struct said *of_url = said_of(p->said, OPT_URL);
 	struct params_site *s = &p->site;
 	const char *outer = p->said->outer;
-	enum rc rc = !(options[OPT_URL].cmds & p->cmd) ? RC_OK : settle_backend(p, f);
+	enum rc rc = RC_OK;
 
-	if (rc != RC_OK || !s->backend)
-		return rc;
+	if (!s->backend) /* dlock config */
+		return RC_OK;
 	/* a variable is stronger than a file */
 	if (!of_url || said_in_file(of_url))
 		rc = read_variable(p, of_url != NULL, f);
@@ -728,7 +729,8 @@ args_read(struct params *p, unsigned cmd, char **argv, struct fault *f)
 		int option;    /* only where this is said; OPTIONS: always */
 		enum rc (*settle)(struct params *, struct fault *);
 	} steps[] = {
-	    {~0U, OPTIONS, settle_site},
+	    {CMD_ASKS | CMD_CONFIG, OPTIONS, settle_backend},
+	    {CMD_ASKS | CMD_CONFIG, OPTIONS, settle_url},
 	    {~0U, OPT_OPTION, settle_settings},
 	    {~0U, OPT_URL, settle_secret},
 	    {CMD_RUN, OPT_OPTION, settle_program},

@@ -1,4 +1,12 @@
-/* conf.c - reads the configuration files. */
+/*
+ * conf.c - reads the configuration files.
+ *
+ *	find     the user's file and the system's, or the one that --config names
+ *	trust    a file that somebody else could write is refused
+ *	cut      the text becomes lines, and each is checked
+ *	take     a line begins a section, or has a value.  Each value is checked; those of sections
+ *	         that are for this run go into the list (said.h)
+ */
 #include "conf.h"
 
 #include "environment.h"

@@ -67,19 +67,6 @@ password_of_pair(const char *text, size_t *n)
 	return word;
 }
 
-/* The length of the scheme, if the text begins with one of ours; else 0. */
-static size_t
-our_scheme(const char *url)
-{
-	size_t n = strcspn(url, ":");
-
-	for (size_t i = 0; url[n] && backends[i]; i++)
-		for (const char *const *s = backends[i]->schemes; *s; s++)
-			if (strlen(*s) == n && strncmp(*s, url, n) == 0)
-				return n;
-	return 0;
-}
-
 /* Are these hosts: "h", "h:6379", "[::1]:6379", with commas between several? */
 static bool
 are_hosts(const char *at, const char *end)
@@ -107,10 +94,10 @@ are_hosts(const char *at, const char *end)
 static const char *
 odd_url(const char *url)
 {
-	size_t n = our_scheme(url);
+	size_t n = strcspn(url, ":");
 	const char *rest = url + n + 1, *end;
 
-	if (n == 0)
+	if (!url[n] || !registry_of_scheme(url, n))
 		return NULL;
 	if (strncmp(rest, "//", 2) != 0)
 		return *rest == '/' && n == strlen("file") && strncmp(url, "file", n) == 0

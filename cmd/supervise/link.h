@@ -10,13 +10,13 @@
 #define DLOCK_LINK_H
 
 #include "page.h"
+#include "signals.h"
 
 /* What a grant tells (told.h): NAME=VALUE of each variable, with its NUL. */
 struct told {
 	char *text;
 	size_t n; /* bytes */
 };
-#include "signals.h"
 
 enum msg_kind {
 	/* keeper to front */
@@ -79,8 +79,8 @@ bool link_is_unread(int end);
 bool link_is_crowded(int end);
 
 /*
- * 1: *msg is set, and the anchors, now ours; and what was told with it has been written to
- * told->text, where it has room, unless that is NULL.  0: nothing now.  -1: the other one is
+ * Receives one message.  1: *msg is set, and so are the anchors, which are now ours; what was told
+ * with it stands in room->text, unless room is NULL.  0: nothing has come.  -1: the other one is
  * gone.
  */
 int link_receive(int end, struct msg *, struct anchors *, const struct told *room);

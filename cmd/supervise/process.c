@@ -18,7 +18,7 @@
 
 /* ---- reading /proc ---- */
 
-static int reserve = -1; /* for what a sweep has to open: one file at a time */
+static int reserve = -1; /* closed to open a file where there is no other descriptor */
 
 /* What process_find_self() has found of this process.  It stands here to be on one page with `reserve`. */
 static struct process us = {.pid = -1};
