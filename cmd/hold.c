@@ -512,7 +512,7 @@ hold_lock(struct params *p)
 		return hold_refused("cannot get memory");
 	if (pipe2(delivery, O_CLOEXEC) != 0)
 		return hold_refused("cannot get a pipe");
-	front = libc_fork();
+	front = process_fork();
 	if (front < 0)
 		return hold_refused("cannot start a process");
 	if (front == 0) {

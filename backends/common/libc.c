@@ -28,15 +28,6 @@ libc_pidfd_getfd(int pidfd, int fd)
 	return syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
-/* NULL before glibc 2.34, where fork() does the same and more. */
-pid_t _Fork(void) __attribute__((weak));
-
-pid_t
-libc_fork(void)
-{
-	return _Fork ? _Fork() : fork();
-}
-
 void
 libc_share_heap(void)
 {

@@ -56,9 +56,6 @@ uid_t libc_user(void);
 int libc_stat_at(int dir, const char *path, struct stat *, int flags);
 int libc_stat_of(int fd, struct stat *);
 
-/* Forks without the handlers of pthread_atfork(3), where the C library can. */
-pid_t libc_fork(void);
-
 /*
  * Do what sigaddset(3), sigfillset(3) and sigprocmask(2) do, for each signal of the kernel: musl
  * keeps signal 34 to itself, and elsewhere that is the first real-time signal.  A command may have

@@ -11,6 +11,7 @@
 
 #include "backends/common/libc.h"
 #include "loop.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +76,7 @@ guard_begin(const struct page *s, const struct watch *w, int link)
 	if (link < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
 		return g;
 	be_continued_by(ends[0]);
-	g.pid = libc_fork();
+	g.pid = process_fork();
 	if (g.pid == 0) {
 		leave_the_front(front, link, ends[1]);
 		watch_alone(s, *w, link);

@@ -191,7 +191,7 @@ bool
 loop_suspends_group(int sig, bool unknown)
 {
 	int status = 0;
-	pid_t parent = getpid(), pid = libc_fork();
+	pid_t parent = getpid(), pid = process_fork();
 
 	if (pid == 0) {
 		/* it outlives nobody, and keeps nothing open meanwhile */

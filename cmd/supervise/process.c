@@ -338,6 +338,15 @@ process_adopt(void)
 	    : "the kernel, or a filter of system calls, refuses PR_SET_CHILD_SUBREAPER";
 }
 
+/* NULL before glibc 2.34, where fork() does the same and more. */
+pid_t _Fork(void) __attribute__((weak));
+
+pid_t
+process_fork(void)
+{
+	return _Fork ? _Fork() : fork();
+}
+
 bool
 process_has_children(void)
 {

@@ -123,6 +123,9 @@ bool process_lacks_pidfd(int error);
  */
 const char *process_adopt(void);
 
+/* Does what fork(2) does, without the handlers of pthread_atfork(3) where the C library can. */
+pid_t process_fork(void);
+
 /* Has this process children at all?  Cheap. */
 bool process_has_children(void);
 

@@ -199,7 +199,7 @@ start_run(struct run *r)
 		if (!prepare_keeper(r))
 			return not_begun(p, RC_SYSTEM,
 			    "cannot get memory, random numbers or descriptors", NULL);
-		keeper = libc_fork();
+		keeper = process_fork();
 		if (keeper < 0)
 			return not_begun(p, RC_SYSTEM, "cannot start a process", NULL);
 		if (keeper == 0)

@@ -9,8 +9,6 @@
 
 #include "sweep.h"
 
-#include "backends/common/libc.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,7 +32,7 @@ finds_all(pid_t self)
 
 	if (!self && process_self() == parent)
 		return true;
-	pid = libc_fork();
+	pid = process_fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		while (getppid() == parent)

@@ -9,6 +9,7 @@
 #include "witness.h"
 
 #include "backends/common/libc.h"
+#include "process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,7 +142,7 @@ witness_begin(struct witness *w)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
 		return;
-	w->pid = libc_fork();
+	w->pid = process_fork();
 	if (w->pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(ends[1], STDIN_FILENO);
