@@ -22,7 +22,7 @@ class Proxy:
     drip(...)    passes so many bytes at a time, with a pause after each
     cut(...)     resets each connection, or only one, after so many bytes in a direction
     reset()      resets all connections
-    refuse()     closes the port, accept() opens it again
+    refuse()     closes the port, accept() opens it again; meanwhile nobody else is given it
     tap          a function of (connection, direction, bytes) that sees everything before it
                  passes, gives what passes instead, and may end the connection with
                  ConnectionResetError
@@ -34,7 +34,8 @@ class Proxy:
         self._change = threading.Condition()
         self._links = set()
         self._listener = None
-        self.port = 0
+        self._kept = bound(0)  # or a client's connection would be given the port while it is closed
+        self.port = self._kept.getsockname()[1]
         self.connections = 0
         self.tap = None
         self.bytes = {UP: 0, DOWN: 0}
@@ -83,11 +84,8 @@ class Proxy:
             listener.close()
 
     def accept(self):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        listener = bound(self.port)
         listener.listen(64)
-        self.port = listener.getsockname()[1]
         self._listener = listener
         TARGETS[self.port] = self._target[1]
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
@@ -96,6 +94,7 @@ class Proxy:
         self.refuse()
         self.heal()
         self.reset()
+        self._kept.close()
 
     # ---- the work ----
 
@@ -183,6 +182,14 @@ class _Link:
                 self.proxy._cut = {}
             time.sleep(0.01)  # let the other side read what has come before the reset takes it away
             raise ConnectionResetError
+
+
+def bound(port):
+    """A socket that has this port (0: any), and shares it with others of ours; until it listens, connections are refused."""
+    result = socket.socket()
+    result.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    result.bind(("127.0.0.1", port))
+    return result
 
 
 def close_with_reset(sock):

@@ -58,10 +58,23 @@ def wait_for(condition, timeout=PATIENCE, what=None):
         pause = min(pause * 1.5, 0.05)
 
 
+PORTS = range(10000, 32000)
+PART = 1000  # of them for each process that runs tests
+_first_part = random.SystemRandom().randrange(len(PORTS) // PART)  # two runs on one machine seldom begin with the same
+_ports = PORTS
+
+
+def share_ports(number):
+    """This process has those of its own: no other one takes the port of a server that is down for a while."""
+    global _ports
+    first = (_first_part + number) * PART % len(PORTS)
+    _ports = PORTS[first:first + PART]
+
+
 def free_port():
     """Below those that clients are given, so that none of them takes it while a server restarts."""
     while True:
-        port = random.SystemRandom().randrange(10000, 32000)
+        port = random.SystemRandom().choice(_ports)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port

@@ -142,6 +142,7 @@ class Worker:
         os.setsid()  # a group of its own: the kernel sends SIGHUP to one that is left with a stopped process
         support.adopt_orphans()
         support.watch_stalls()
+        support.share_ports(self.number)
         random.seed()
         self.config.pluginmanager.unregister(name="terminalreporter")
         self.config.pluginmanager.register(self)

@@ -44,6 +44,18 @@ def test_closed_port(dlock, remote):
     assert_refused(run(dlock, remote.url_at(port), *IMPATIENT), 69, str(port), "refused")
 
 
+def test_a_port_that_is_closed_for_a_while_is_given_to_nobody(make_proxy):
+    """Of the tests' own proxies: each connection to anybody is given a free port of this machine."""
+    proxy = make_proxy(free_port())
+    proxy.refuse()
+    with socket.socket() as another, pytest.raises(OSError, match="in use"):
+        another.bind(("127.0.0.1", proxy.port))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", proxy.port), 5)
+    proxy.accept()
+    socket.create_connection(("127.0.0.1", proxy.port), 5).close()
+
+
 def test_missing_socket(dlock, tmp_path):
     assert_refused(run(dlock, f"redis+unix://{tmp_path}/none", *ONCE), 69, f"{tmp_path}/none")
 
