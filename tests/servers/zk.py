@@ -25,9 +25,10 @@ from support import At, RemotePlace, Server, free_port, wait_for
 # The jar's manifest names all others.
 CLASSES = ":".join(f"/usr/share/java/{jar}.jar" for jar in ("zookeeper", "slf4j-simple"))
 # Most live for seconds: little is compiled.  Tests kill servers, never the machine: nothing waits for a disk.
+# A lock's directory that is empty stays, unless a test has it removed: with it goes the note of who has forced the lock.
 JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=5", "-Xshare:auto",
         "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no")
+        "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=3600000")
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SETTINGS = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 3600000, "initLimit": 10, "syncLimit": 50,
             "maxClientCnxns": 0, "4lw.commands.whitelist": "*"}

@@ -337,6 +337,22 @@ def test_force_while_the_holder_has_no_connection(dlock, at, tapped):
     assert done.status == 79 and "broken by bob@office" in done.stderr, done
 
 
+def test_force_of_a_lock_whose_directory_goes(dlock, make_zk, make_proxy):
+    """The server removes directories that are empty: who was away until then is told what is still known."""
+    server = make_zk(["-Dznode.container.checkIntervalMs=20"])
+    at, proxy = At(server.url), make_proxy(server.port)
+    holder = dlock.hold(At(f"zk://127.0.0.1:{proxy.port}"), "job", "-v")
+    wait_for(lambda: "renew: ok" in holder.stderr(), what="a renewal: it watches over its node by then")
+    proxy.refuse()
+    proxy.reset()
+    revoke(at, each(at, "job")[0], "force")
+    with server.client() as c:
+        wait_for(lambda: c.exists("/job") is None, what="the end of the empty directory")
+    proxy.accept()
+    done = holder.wait()
+    assert done.status == 79 and "our node was deleted" in done.stderr, done
+
+
 @pytest.mark.parametrize("words", [(), ("--limit", "1"), ("--once", "a")], ids=["plain", "unit", "job"])
 def test_force_before_a_release_whose_answer_is_lost(dlock, at, tapped, words):
     """Its node has gone when it asks again, but not by its own first question."""
