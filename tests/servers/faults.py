@@ -8,6 +8,7 @@ LIVING_LEASE = ("-t", "9s")  # of a holder who is to keep it, on a machine that 
 SOON_SECONDS = 25  # after a lease of 3 s, and before one of 30 s could end
 SOON = f"{SOON_SECONDS}s"
 IMPATIENT = ("-O", "connect-timeout=1s")
+PATIENT = ("-w", "2m")  # of many that begin at once, not all of whom a slow server answers within connect-timeout
 ONCE = ("-n",)  # asks once, also a server that does not answer
 
 # Notes SIGTERM in a file and goes on until it is killed.

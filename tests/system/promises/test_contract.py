@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from faults import PATIENT
 from support import BRIEFLY, DLOCK, boottime, is_alive, is_free, name_of, place_id, places, told_at_the_end, wait_for
 
 LEASE = ("-t", "3s")  # the least there is, where a lease must end
@@ -69,7 +70,7 @@ def test_command_that_cannot_run_leaves_the_lock_free(dlock, place, tmp_path):
 
 def test_contenders_never_overlap(dlock, place, tmp_path):
     script = 'mkdir "$0" || exit 99; sleep 0.02; rmdir "$0"'
-    all_ = [dlock.contend(place, place.key(), command=("sh", "-c", script, tmp_path / "inside")) for _ in range(12)]
+    all_ = [dlock.contend(place, place.key(), *PATIENT, command=("sh", "-c", script, tmp_path / "inside")) for _ in range(12)]
     assert [s.wait().status for s in all_] == [0] * 12
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import token_order
 from clocks import CLOCK, shifted
-from faults import LIVING_LEASE
+from faults import LIVING_LEASE, PATIENT
 from redis_dialects import DIALECT_CANNOT
 from support import (DLOCK, PATIENCE, Refused, boottime, compile_shim, free_port, is_alive, kill, name_of, descendants_of,
                      place_id, places, size, told_at_the_end, wait_for)
@@ -102,7 +102,7 @@ def test_of_two_grants_that_exclude_each_other_the_later_has_the_greater_token(d
     """A writer and anybody, and two holders of one slot, one after the other.  Those that hold together have different ones."""
     needs(*({"-s": ["shared"], "--limit": ["limit"]}.get(options[0], []) if options else []))
     seen, chance = tmp_path / "seen", random.Random(f"{options}")
-    words = ["run", *place.words, "-k", place.key(), *LIVING_LEASE]
+    words = ["run", *place.words, "-k", place.key(), *LIVING_LEASE, *PATIENT]
     crowd = []
     for n in range(15):
         alone = n % 5 == 4 or not options
@@ -480,7 +480,7 @@ def test_one_of_a_hundred(dlock, place, needs, tmp_path, option):
     """Of many hosts whose clocks are 5 s apart exactly one runs a job"""
     needs("jobs")
     shim, log, contenders = compile_shim(tmp_path, "clock", CLOCK), tmp_path / "log", size(20, 100)
-    words = (*JOBS[option], "--skipped-exit-code", "9")
+    words = (*JOBS[option], "--skipped-exit-code", "9", *PATIENT)
 
     def contend(n):
         return start(dlock, place, "a", *words, command=("sh", "-c", f"echo run >>{log}; sleep 1"),

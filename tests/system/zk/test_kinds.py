@@ -14,7 +14,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl, make_digest_acl
 
-from faults import assert_refused
+from faults import LIVING_LEASE, PATIENT, assert_refused
 from support import DLOCK, PATIENCE, boottime, children_of, spent, wait_for
 from zk import CLOSE, CREATE, CREATE2, DELETE, GET_CHILDREN2, LISTS, MULTI, own
 
@@ -293,7 +293,7 @@ def test_a_limit_bears_deaths_of_any_process(dlock, at, tmp_path):
     """Forty contenders for three units; a third of them is killed somewhere on the way."""
     log, rng = tmp_path / "log", random.Random(3)
     script = ("/usr/bin/python3", "-S", "-c", SCRIPT, log, "unit", "0.1")
-    all_ = [dlock.contend(at, "job", "--limit", "3", "-t", "4s", command=script) for _ in range(40)]
+    all_ = [dlock.contend(at, "job", "--limit", "3", *LIVING_LEASE, *PATIENT, command=script) for _ in range(40)]
     killed = []
     for started in rng.sample(all_, 13):
         time.sleep(rng.random() / 10)
@@ -625,7 +625,7 @@ def test_cooldown(dlock, at, kind):
 
 def test_of_many_at_once_one_runs(dlock, at):
     holder = dlock.hold(at, "job")
-    all_ = [dlock.contend(at, "job", "--once", "today", command=("echo", "ran")) for _ in range(12)]
+    all_ = [dlock.contend(at, "job", "--once", "today", *PATIENT, command=("echo", "ran")) for _ in range(12)]
     with at.server.client() as c:
         wait_for(lambda: len(tickets(c, at)) == 13, what="all of them")
     assert holder.finish().status == 0

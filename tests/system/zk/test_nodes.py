@@ -15,7 +15,7 @@ import pytest
 from kazoo.exceptions import LockTimeout, NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock
 
-from faults import assert_refused
+from faults import PATIENT, assert_refused
 from support import BRIEFLY, run, wait_for
 from zk import DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
 
@@ -359,7 +359,7 @@ def test_directory_removed_again_and_again(dlock, at):
     script = 'mkdir "$0" || exit 99; sleep 0.01; rmdir "$0"'
     inside = os.path.join(dlock.directory, "inside")
     try:
-        all_ = [dlock.contend(at, "job", command=("sh", "-c", script, inside)) for _ in range(10)]
+        all_ = [dlock.contend(at, "job", *PATIENT, command=("sh", "-c", script, inside)) for _ in range(10)]
         assert [s.wait().status for s in all_] == [0] * 10
     finally:
         over.set()

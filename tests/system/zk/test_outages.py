@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from faults import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, SOON, SOON_SECONDS, STUBBORN, assert_refused, wait_for_writes
+from faults import IMPATIENT, IS_GONE, LEASE, LEASE_SECONDS, LIVING_LEASE, SOON, SOON_SECONDS, STUBBORN, assert_refused, wait_for_writes
 from hostile import SILENCE
 from proxy import BOTH, DOWN
 from support import DLOCK, At, boottime, is_alive, run, spent, stalled, wait_for
@@ -20,6 +20,17 @@ from zk import CREATE2, EXISTS, GET_DATA, LISTS, MAKES, MULTI, PING, SET_DATA, T
 
 
 # ---- many waiters ----
+
+
+def queued(n, start):
+    """So many of those that start() gives, in the queue: few begin at once, as a slow server answers not many in their time."""
+    waiters = []
+    while len(waiters) < n:
+        few = [start() for _ in range(min(6, n - len(waiters)))]
+        for waiter in few:
+            waiter.event("waiting")
+        waiters += few
+    return waiters
 
 
 def settled(tap, operation, seconds):
@@ -36,12 +47,8 @@ def test_traffic_of_a_waiter_does_not_grow_with_the_queue(dlock, at, tapped):
     """Far waiters ask for the directory's counts four times a session; nobody lists, nobody writes."""
     place, _, tap = tapped
     holder = dlock.hold(at, "job")
-    near = [dlock.contend(at, "job", "-t", "60s", command=("true",)) for _ in range(9)]
-    for waiter in near:
-        waiter.event("waiting", timeout=60)
-    far = [dlock.contend(place, "job", "-t", "6s", command=("true",)) for _ in range(30)]
-    for waiter in far:
-        waiter.event("waiting", timeout=60)
+    near = queued(9, lambda: dlock.contend(at, "job", "-t", "60s", command=("true",)))
+    far = queued(30, lambda: dlock.contend(place, "job", "-t", "6s", command=("true",)))
     settled(tap, SET_DATA, 1)
     before, began = tap.asked.copy(), boottime()
     time.sleep(6)
@@ -71,9 +78,7 @@ def test_attempts_to_connect_are_spread(dlock, at, make_proxy):
     proxy, n = make_proxy(at.server.port), 40
     place = at.through(proxy)
     holder = dlock.hold(at, "job")
-    waiters = [dlock.contend(place, "job", "-t", "60s", command=("true",)) for _ in range(n)]
-    for waiter in waiters:
-        waiter.event("waiting", timeout=60)
+    waiters = queued(n, lambda: dlock.contend(place, "job", "-t", "60s", command=("true",)))
     proxy.drop(DOWN)  # whoever comes is let in, and hears nothing
     stamps = []
     before = proxy.connections
@@ -267,9 +272,7 @@ def test_release_is_made_up_for_when_the_server_is_back(dlock, own_zk):
 def test_all_waiters_are_back_soon_after_a_restart(dlock, own_zk):
     at, n = own(own_zk), 60
     holder = dlock.hold(at, "job", "-t", "60s")
-    waiters = [dlock.contend(at, "job", "-t", "60s", command=("true",)) for _ in range(n)]
-    for waiter in waiters:
-        waiter.event("waiting", timeout=60)
+    waiters = queued(n, lambda: dlock.contend(at, "job", "-t", "60s", command=("true",)))
     own_zk.restart()
     wait_for(lambda: len(own_zk.sessions()) == n + 1 and int(own_zk.metrics()["num_alive_connections"]) > n, what="all")
     with own_zk.client() as c:
@@ -296,8 +299,8 @@ def test_frozen_server_does_not_hold_up_the_end(dlock, own_zk):
 
 def test_restart_without_its_data(dlock, own_zk, tmp_path):
     at, heard = own(own_zk), tmp_path / "heard"
-    holder = dlock.contend(at, "job", *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
-    waiter = dlock.contend(at, "job", *LEASE, command=("true",)).queued(1)
+    holder = dlock.contend(at, "job", *LIVING_LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+    waiter = dlock.contend(at, "job", *LIVING_LEASE, command=("true",)).queued(1)
     own_zk.kill()
     own_zk.forget()
     own_zk.start()
@@ -320,11 +323,13 @@ def test_lease_of_a_single_server_is_the_whole_session(dlock, at, ensemble):
         assert holder.finish().status == 0
 
 
-# Debian's settings, apart from syncLimit: the leader knows of a client only what followers tell it twice a tick.
+# A follower believes for longer in a leader that is silent than any lease here lasts: 40 s, 100 s.  COARSE has Debian's other
+# settings: the leader knows of a client only what followers tell it twice a tick.
+FINE = {"syncLimit": 200}
 COARSE = {"tickTime": 2000, "minSessionTimeout": 4000}
 
 
-@pytest.mark.parametrize("settings, program", [({}, "dlock"), (COARSE, "dlock"), ({}, "dlock-reads")],
+@pytest.mark.parametrize("settings, program", [(FINE, "dlock"), (COARSE, "dlock"), (FINE, "dlock-reads")],
                          ids=["writes", "writes-coarse", "reads"])
 def test_follower_cut_from_its_leader(dlock, make_zk, settings, program):
     """The follower goes on answering the holder; the leader ends its session meanwhile.
@@ -335,7 +340,7 @@ def test_follower_cut_from_its_leader(dlock, make_zk, settings, program):
     ensemble = make_zk(program=ZkEnsemble, **settings)
     follower, leader = ensemble.followers[0], ensemble.leader
     binary = DLOCK if program == "dlock" else os.path.join(os.path.dirname(DLOCK), program)
-    holder = dlock.contend(own(follower), "job", "-t", "6s", program=binary).held()  # less than syncLimit
+    holder = dlock.contend(own(follower), "job", "-t", "12s", program=binary).held()  # it counts on half of that
     command = holder.command
     next_ = dlock.contend(own(leader), "job", command=("sh", "-c", IS_GONE, command)).queued(1)
     wait_for_writes(leader, holder, 2 if program == "dlock" else 0)
@@ -354,8 +359,9 @@ def test_leader_killed(dlock, ensemble, tmp_path):
     heard = tmp_path / "heard"
     leader, followers = ensemble.leader, ensemble.followers
     at = At(ensemble.url)
-    holders = [dlock.hold(at, "job", "-t", "15s", command=hear(heard)),
-               dlock.hold(own(followers[0]), "other", "-t", "15s", command=hear(heard))]
+    lease = ("-t", "45s")  # half of it bears an election
+    holders = [dlock.hold(at, "job", *lease, command=hear(heard)),
+               dlock.hold(own(followers[0]), "other", *lease, command=hear(heard))]
     waiter = dlock.contend(at, "job", command=("true",)).queued(1)
     leader.kill()
     new = ensemble.leader
@@ -382,7 +388,7 @@ def test_quorum_lost(dlock, ensemble):
 
 def test_all_servers_frozen(dlock, ensemble):
     at = At(ensemble.url)
-    holder = dlock.hold(at, "job", *LEASE)
+    holder = dlock.hold(at, "job", *LIVING_LEASE)
     waiter = dlock.contend(at, "job", "-t", "30s").queued(1)
     before = boottime()
     for server in ensemble.servers:
