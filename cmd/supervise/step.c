@@ -278,16 +278,20 @@ not_executed(struct keep *k, int error)
 
 /*
  * The front has sent TERM: it was right, or has just not seen our last renewal.  The command
- * may end of that.
+ * may end of that.  A front that we have left to wait for ever, since no lease would end, kills all:
+ * if it was killed itself, that is left to us.
  */
 static void
-overtaken(struct keep *k)
+overtaken(struct keep *k, instant now)
 {
+	instant by = k->lease.kill_at == NEVER ? instant_after(now, k->terms.grace)
+					       : k->lease.kill_at;
+
 	if (k->phase != PH_HOLD)
 		return;
 	lose(k, LOSS_SILENCE);
 	k->tree.stopping = true;
-	k->tree.stop_by = instant_first(k->tree.stop_by, k->lease.kill_at);
+	k->tree.stop_by = instant_first(k->tree.stop_by, by);
 }
 
 /* --kill-after: of several signals the first counts. */
@@ -371,7 +375,7 @@ absorb(struct keep *k, instant now, const struct event *e, struct actions *a)
 		end_with(k, END_ORPHANED, 0);
 		break;
 	case EV_OVERTAKEN:
-		overtaken(k);
+		overtaken(k, now);
 		break;
 	case EV_TERMINATED:
 		k->after.keep_until = 0;

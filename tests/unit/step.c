@@ -245,6 +245,21 @@ what_the_front_has_stopped_is_lost_whatever_the_deadline(void **state)
 	assert_true(tell(9.44, EV_TICK, 0).set & DO_KILL);
 }
 
+/* A front that gives up a silent keeper of a lock without a lease may be killed before it has killed. */
+static void
+what_the_front_was_to_kill_does_not_run_for_ever(void **state)
+{
+	(void)state;
+	tell_event(4.43,
+	    (struct event){
+		.kind = EV_RENEWED, .sent = GRANT + 4 * S, .lease = LEASE_FOREVER});
+	tell(20, EV_OVERTAKEN, 0);
+	assert_int_equal(tell(20.1, EV_ORPHANED, 0).wake, GRANT + 21 * S);
+	assert_false(tell(20.9, EV_TICK, 0).set & DO_KILL);
+	assert_true(tell(21, EV_TICK, 0).set & DO_KILL);
+	assert_lost();
+}
+
 static void
 end_in_time_is_the_commands_own(void **state)
 {
@@ -578,6 +593,8 @@ main(void)
 	    cmocka_unit_test_setup(late_keeper_takes_no_parting_for_a_good_end, begin),
 	    cmocka_unit_test_setup(
 		what_the_front_has_stopped_is_lost_whatever_the_deadline, begin),
+	    cmocka_unit_test_setup(
+		what_the_front_was_to_kill_does_not_run_for_ever, begin),
 	    cmocka_unit_test_setup(end_in_time_is_the_commands_own, begin),
 	    cmocka_unit_test_setup(no_renewal_is_awaited_beyond_term, begin),
 	    cmocka_unit_test_setup(unanswered_release_is_told_and_asked_for_again, begin),
