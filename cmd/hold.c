@@ -139,11 +139,11 @@ static enum rc
 settle_script(struct script *s, struct params *p, const struct origin *o, struct fault *f)
 {
 	static char name[32];
+	bool is_parent = p->steer.pid == 0 && p->steer.length == NEVER;
 	const char *why = NULL;
 	int pid;
 
-	if (p->steer.pid == 0 && p->steer.length == NEVER &&
-	    find_script(p, o, f) != RC_OK)
+	if (is_parent && find_script(p, o, f) != RC_OK)
 		return RC_USAGE;
 	pid = p->steer.pid;
 	if (pid == 1)
@@ -152,6 +152,9 @@ settle_script(struct script *s, struct params *p, const struct origin *o, struct
 		why = "this is dlock itself, which ends at once";
 	else if (pid != 0 && !outsider_open(&s->outsider, pid))
 		return refuse_process(pid, f);
+	else if (is_parent && getppid() != pid)
+		return fault_set(f, RC_USAGE, /* its number may be another's by now */
+		    "the parent process has ended: say --pid PID or --for DURATION");
 	if (why)
 		return fault_set(f, RC_USAGE, "--pid %d: %s", pid, why);
 	if (pid != 0)

@@ -522,6 +522,21 @@ def test_pids_that_cannot_be(hold, where, sleeper, dlock):
     assert is_free(dlock, where)
 
 
+def test_a_parent_that_has_ended_is_no_other_process(dlock, where, sleeper, tmp_path):
+    """Its number may be another's by the time that it is looked at; whose script that is, nobody has said."""
+    shim = compile_shim(tmp_path, "parent", """
+        #include <stdlib.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        pid_t getppid(void) {
+            static int calls;
+            return calls++ ? syscall(SYS_getppid) : atoi(getenv("PARENT_WAS"));
+        }""")
+    done = dlock.run("hold", *where.words, "-k", where.key(), env={"LD_PRELOAD": shim, "PARENT_WAS": str(sleeper().pid)})
+    assert done.status == 64 and "the parent process has ended" in done.stderr, done
+    assert is_free(dlock, where)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_users_process(dlock, public_dlock):
     result = subprocess.run([public_dlock, "hold", "-b", "file", "-k", "x", "--pid", str(os.getpid())], user=54321, group=54321,
