@@ -47,9 +47,8 @@ _Static_assert(LISTEN_LATER < SLACK,
 static bool
 is_alone(struct front *f)
 {
-	front_signals_reap(f);
-	return f->keeper.pid == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD &&
-	    !tree_has_known();
+	front_signals_reap(f); /* nothing else may: it forgets the command's number */
+	return f->keeper.pid == 0 && !process_has_children() && !tree_has_known();
 }
 
 /*

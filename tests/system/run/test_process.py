@@ -991,6 +991,43 @@ def test_a_keeper_that_goes_on_while_the_front_kills_gives_nothing_back_early(dl
     assert held.wait().status == 79
 
 
+def test_no_signal_is_for_the_number_of_who_was_reaped(dlock, files, tmp_path):
+    """It may be another process's by then.  Keeper and command die one after the other."""
+    shim = compile_shim(tmp_path, "slow_deaths", """
+        #define _GNU_SOURCE
+        #include <stdio.h>
+        #include <sys/resource.h>
+        #include <sys/syscall.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        pid_t waitpid(pid_t pid, int *status, int options) {
+            static int none;
+            siginfo_t dead = {0};
+            pid_t got;
+            if (pid == -1 && status && (none = !none) == 0)
+                return 0;
+            for (int i = 0; pid == -1 && !status && i < 100 && !dead.si_pid; i++)
+                if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) != 0 || usleep(2000) != 0)
+                    break;
+            got = wait4(pid, status, options, NULL);
+            if (got > 0)
+                dprintf(2, "reaped %d\\n", got);
+            return got;
+        }
+        int kill(pid_t pid, int sig) {
+            dprintf(2, "signalled %d\\n", pid);
+            return syscall(SYS_kill, pid, sig);
+        }""")
+    held = dlock.start("run", *files.words, "-k", "k", "sleep", "1000", env={"LD_PRELOAD": shim}, start_new_session=True).held()
+    command = held.command
+    held.signal(signal.SIGKILL, "keeper")
+    result = held.wait()
+    told = result.stderr.splitlines()
+    assert result.status == 79 and f"reaped {command}" in told, result
+    after = told[told.index(f"reaped {command}"):]
+    assert f"signalled {command}" not in after and f"signalled -{command}" not in after, told
+
+
 # ---- what passes between front and keeper ----
 
 
