@@ -29,6 +29,9 @@
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at children from before */
 
+/* for runs that have joined a hold, to see that its keeper is dead and to kill what is theirs */
+#define JOINED_PATIENCE NS_PER_S
+
 enum { SLOT_LINK = LOOP_OWN, SLOT_PARENT, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
 /* Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c. */
@@ -138,6 +141,22 @@ kill_everything(struct front *f)
 }
 
 /*
+ * Runs that have joined a hold need not be below its process.  They see that the keeper is dead, and
+ * kill their own trees.  Where the lock is descriptors that we have, it is ours to keep until then.
+ */
+static void
+await_joined(struct front *f)
+{
+	instant until = instant_now() + JOINED_PATIENCE;
+
+	if (!f->run->ward->is_hold || f->keeper.anchors.n == 0 ||
+	    !atomic_load(&f->page->joined))
+		return;
+	while (instant_now() < until)
+		pause_until(f, until);
+}
+
+/*
  * Notes that the run has ended, and how.  A hold that ends undelivered is not delivered any more;
  * if it was lost, it was never held: nobody has worked under it, and nobody is stopped.
  */
@@ -179,6 +198,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	}
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
+	await_joined(f);
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->page->exec) == EXEC_CALLED && delivery_known(f->run);
 	front_finish(

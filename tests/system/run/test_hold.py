@@ -1537,6 +1537,39 @@ while :; do sleep 0.1; done
     assert log.read_text().split() == ["joined", "stopped", "next"]
 
 
+SLOW_TO_SEE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/socket.h>
+#include <unistd.h>
+ssize_t recv(int fd, void *bytes, size_t size, int flags) {
+    ssize_t (*real)(int, void *, size_t, int) = dlsym(RTLD_NEXT, "recv");
+    ssize_t n = real(fd, bytes, size, flags);
+    if (n == 0) usleep(200000);
+    return n;
+}"""
+
+
+@pytest.mark.parametrize("where", [p for p in PLACES if p is FilePlace], ids=["file"], indirect=True)  # elsewhere a lease goes on without the keeper
+@pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
+def test_the_keeper_is_killed_under_those_who_have_joined(start, where, dlock, tmp_path, options):
+    """Wherever they stand: the next one gets the lock when they have ended, though they are slow to see it."""
+    script = start("""eval "$($D hold -k "$K" -t 9 %s --shell)"
+: >"${0%%script}pid"
+(LD_PRELOAD=%s setsid $D run -q -k "$K" -t 9 sh -c 'echo $$ >$1; exec sleep 1000' sh "${0%%script}pid" &
+while [ ! -s "${0%%script}pid" ]; do sleep 0.02; done)
+unset DLOCK_KEEPER
+mark joined
+while :; do sleep 0.1; done
+""" % (options, compile_shim(tmp_path, "slow", SLOW_TO_SEE)), where)
+    script.mark("joined")
+    command = int((script.directory / "pid").read_text())
+    next_one = dlock.start("run", *where.words, "-k", where.key(), "sh", "-c", f"kill -0 {command} 2>&1", events=False)
+    (_, keeper), = holders()
+    kill(keeper)
+    assert next_one.wait().status == 1
+
+
 @pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
 def test_one_that_has_joined_and_is_frozen_ends_with_the_lease(start, leased, dlock, options):
     """It is in no tree of the hold's, and so stopped by nobody: `break` comes to its end when the lease does."""
