@@ -381,26 +381,33 @@ command_look(struct keeper *k, const struct pollfd *set)
 /* ---- reap ---- */
 
 static void
-command_changed(struct keeper *k, int status)
+command_suspended(struct keeper *k, int sig)
 {
-	k->command.suspended = WIFSTOPPED(status);
-	if (WIFSTOPPED(status) && k->keep.tree.killing_since != NEVER) {
+	k->command.suspended = true;
+	if (k->keep.tree.killing_since != NEVER)
 		return; /* halted by us: nobody is to be suspended with it */
-	} else if (WIFSTOPPED(status)) {
-		keeper_job_leave_session(k);
-		news_send(&k->news, MSG_SUSPENDED, WSTOPSIG(status), "");
-	} else if (WIFCONTINUED(status)) {
-		news_send(&k->news, MSG_RESUMED, 0, "");
-		if (atomic_load(&k->page->front.mirrored))
-			keeper_job_wake_front(k);
-	} else {
-		check_gate(k); /* "could not be executed" comes before "has ended" */
-		if (k->keep.phase == PH_ASK)
-			fault_set(&k->fault, RC_SYSTEM,
-			    "the process for the command has ended before it started the command");
-		atomic_store(&k->page->command, 0);
-		react(k, EV_ENDED, status);
-	}
+	keeper_job_leave_session(k);
+	news_send(&k->news, MSG_SUSPENDED, sig, "");
+}
+
+static void
+command_resumed(struct keeper *k)
+{
+	k->command.suspended = false;
+	news_send(&k->news, MSG_RESUMED, 0, "");
+	if (atomic_load(&k->page->front.mirrored))
+		keeper_job_wake_front(k);
+}
+
+static void
+command_ended(struct keeper *k, int status)
+{
+	k->command.suspended = false;
+	check_gate(k); /* "could not be executed" comes before "has ended" */
+	if (k->keep.phase == PH_ASK)
+		fault_set(&k->fault, RC_SYSTEM,
+		    "the process for the command has ended before it started the command");
+	react(k, EV_ENDED, status);
 }
 
 /*
@@ -408,24 +415,48 @@ command_changed(struct keeper *k, int status)
  * between, and the front kill another process.
  */
 static void
+reap_one(struct keeper *k, const siginfo_t *ended)
+{
+	int status;
+
+	if (ended->si_pid == k->command.pid) {
+		atomic_store(&k->page->died_at, instant_now());
+		if (ended->si_code != CLD_EXITED)
+			atomic_store(&k->page->died_of, ended->si_status);
+		atomic_store(&k->page->command, 0);
+	}
+	if (waitpid(ended->si_pid, &status, WNOHANG) == k->command.pid)
+		command_ended(k, status);
+}
+
+/* It may have ended since it was seen, and is not reaped here. */
+static void
+take_change(struct keeper *k, pid_t child)
+{
+	siginfo_t changed = {0};
+
+	if (waitid(P_PID, child, &changed, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
+	    changed.si_pid != k->command.pid)
+		return;
+	if (changed.si_code == CLD_CONTINUED)
+		command_resumed(k);
+	else
+		command_suspended(k, changed.si_status);
+}
+
+static void
 command_reap(struct keeper *k)
 {
 	const int any = WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT;
 	siginfo_t changed = {0};
-	int status;
 
 	for (; waitid(P_ALL, 0, &changed, any) == 0; changed.si_pid = 0) {
 		if (changed.si_pid == 0)
 			return;
-		if (changed.si_pid == k->command.pid && process_is_end(&changed)) {
-			atomic_store(&k->page->died_at, instant_now());
-			if (changed.si_code != CLD_EXITED)
-				atomic_store(&k->page->died_of, changed.si_status);
-			atomic_store(&k->page->command, 0);
-		}
-		if (waitpid(changed.si_pid, &status, WNOHANG | WUNTRACED | WCONTINUED) ==
-		    k->command.pid)
-			command_changed(k, status);
+		if (process_is_end(&changed))
+			reap_one(k, &changed);
+		else
+			take_change(k, changed.si_pid);
 	}
 	k->command.childless = errno == ECHILD;
 	check_rest(k);
