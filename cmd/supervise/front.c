@@ -477,8 +477,9 @@ deliver(struct front *f)
 	struct msg back = {.kind = MSG_SIGNAL, .got.ends = true};
 	bool printed;
 
-	/* too late to begin: the keeper takes it back, and it is asked for anew */
-	if (instant_now() >= atomic_load(&f->page->begin_by) ||
+	/* too late to begin: the keeper takes it back, or the watch finds that it is late */
+	if (instant_now() >= instant_first(atomic_load(&f->page->begin_by),
+				 atomic_load(&f->page->term_at)) ||
 	    !delivery_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);

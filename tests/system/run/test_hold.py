@@ -1350,6 +1350,33 @@ def test_nobody_gets_a_handle_of_what_is_being_given_back(dlock, fake, sleeper, 
     assert p.poll() is None
 
 
+def test_nobody_gets_a_handle_of_what_has_run_out(dlock, fake, sleeper, tmp_path):
+    """Front and keeper are frozen in the moment of the grant, and the front goes on first."""
+    shim = compile_shim(tmp_path, "freezes", """
+        #include <signal.h>
+        #include <sys/socket.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
+            int grant = m->msg_iovlen == 2;
+            if (grant) kill(getppid(), SIGSTOP);
+            ssize_t sent = syscall(SYS_sendmsg, fd, m, flags);
+            if (grant) kill(getpid(), SIGSTOP);
+            return sent;
+        }""")
+    p = sleeper()
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", "script=acquire=ok", "-t", TTL, "-k", "job", "--pid", p.pid,
+                          program=DLOCK_TEST, env={"LD_PRELOAD": shim})
+    front, = wait_for(lambda: born_of(started.pid), what="the front")
+    keeper, = wait_for(lambda: [k for k in born_of(front) if stat_of(k)[1] == "T"], what="the keeper to freeze")
+    until = boottime() + 2  # TERM is due 1.97 s after the grant
+    wait_for(lambda: boottime() > until, what="time")
+    kill(front, signal.SIGCONT)
+    result = started.wait()
+    assert result.status != 0 and not result.stdout and p.poll() is None, result
+    kill(keeper)
+
+
 @pytest.mark.parametrize("whose", ["process", "nobody"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_with_the_grant(dlock, fake, sleeper, how, whose):
