@@ -144,10 +144,10 @@ def test_where_nothing_can_be_frozen_it_is_refused(switch, dlock, place, tmp_pat
 
 
 def runs(dlock, place, n, *options, command):
-    """So many at once, in the order in which they ask."""
+    """So many at once, in the order in which they ask.  A server that is asked by all of them may be silent for seconds."""
     started = []
     for i in range(n):
-        words = ["run", *place.words, "-k", place.key("job"), *LEASE, "--newest", "--who", f"w{i}", *options, "--", *command]
+        words = ["run", *place.words, "-k", place.key("job"), *LEASE, "-w", "60s", "--newest", "--who", f"w{i}", *options, "--", *command]
         started.append(dlock.start(*words))
     return started
 
