@@ -219,8 +219,10 @@ def test_a_replica_and_a_user_who_may_only_read_can_look(dlock, own_redis, make_
 def test_the_rights_of_the_manual_suffice_to_steer(dlock, own_redis, rules):
     rules = {"dlock": rules_of("dlock"), "both": rules_of("oncall")}.get(rules, ["~dlock:*", "&dlock:*", *rules.split()])
     url = url_of_user(own_redis, rules)
-    holder = dlock.hold(At(url), "job", *LEASE)
+    holder = dlock.hold(At(url), "job", "-t", "60s")
     dlock.contend(At(url), "job").queued(1)
+    for process in ("front", "keeper"):
+        holder.signal(signal.SIGSTOP, process)  # it would hear of the break, and give the lock up before it is taken by force
     admin(url, "freeze", "job", BOB, "3600")
     admin(url, "freeze", "job", BOB)
     admin(url, "revoke", "job", holder.token, "-", BOB)
