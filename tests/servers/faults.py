@@ -1,6 +1,8 @@
 # Goal of this file: leases and patience of tests in which something fails, and what they ask of dlock.
 
-from support import wait_for
+import datetime
+
+from support import told_at_the_end, wait_for
 
 LEASE = ("-t", "3s")  # TERM 1.97 s, KILL 2.47 s after the last good renewal was sent
 LEASE_SECONDS = 3
@@ -32,6 +34,33 @@ def wait_for_writes(server, started, n=1):
     before = server.writes()
     wait_for(lambda: server.writes() >= before + n, what=f"{n} renewals")
     assert started.poll() is None
+
+
+class UntilTold:
+    """A fault of a holder's renewals, from begin() until it has told of that: it lasts no longer if a test sees that late."""
+
+    def __init__(self):
+        self.holder, self.on = None, False
+
+    def begin(self, holder):
+        self.holder = holder
+
+    def decide(self):
+        """For one answer as a whole: is it changed?"""
+        self.on = self.holder is not None and not self.holder.events("suspect")
+
+
+def assert_goes_on(holder, about):
+    """It ends well, and whatever failed is told only if that lasted for half of the time that was left."""
+    def lasted(suspect, trusted):
+        began, end = (datetime.datetime.fromisoformat(e["time"].replace("Z", "+00:00")) for e in (suspect, trusted))
+        return (end - began).total_seconds() * 1000
+
+    done = holder.finish()
+    failed, passed = holder.events("suspect"), holder.events("trusted")
+    assert (done.status, told_at_the_end(done.stderr), len(failed)) == (0, "", len(passed)), (about, done)
+    if all(lasted(*both) < both[0]["left_ms"] / 2 - 5 for both in zip(failed, passed)):
+        assert done.stderr == "", (about, done)
 
 
 def assert_password_is_not_shown(dlock, url, secret, job=("--once", "today"), asker=True, **more):

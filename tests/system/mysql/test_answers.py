@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from databases import wait_for_renewals
-from faults import IMPATIENT, LEASE, SOON, assert_refused
+from faults import IMPATIENT, LEASE, LIVING_LEASE, SOON, UntilTold, assert_goes_on, assert_refused
 from mysql_server import MODES, error, mysql_url
 from proxy import DOWN, UP
-from support import At, compile_shim, run, told_at_the_end, wait_for
+from support import At, compile_shim, run, told_at_the_end
 
 SCREEN = "\x1b[2J\x1b]52;c;cm0=\x07"
 AFTER_LOGIN = 2  # the greeting and its OK
@@ -196,23 +196,20 @@ def test_passing_errors_do_not_end_the_command(dlock, mysql_db, make_mysql_tampe
     run(dlock, mysql_db.url)
     holders = {}
     for code in (1040, 1205, 1213, 1317, 1290, 1142, 1105):
-        failing = threading.Event()
+        failing = UntilTold()
 
         def change(number, body, fail=failing_with(code), failing=failing):
-            return fail(number, body) if failing.is_set() else [body]
+            if number == 1:
+                failing.decide()
+            return fail(number, body) if failing.on else [body]
 
         url = mysql_url(make_mysql_tamper(mysql_db.server.port, change).port, db=mysql_db.name)
-        holders[code] = dlock.contend(At(url), f"job{code}", "-t", "6s"), failing
+        holders[code] = dlock.contend(At(url), f"job{code}", *LIVING_LEASE), failing
     for holder, failing in holders.values():
-        holder.held()
-        failing.set()
-    for code, (holder, failing) in holders.items():
-        wait_for(lambda h=holder: h.events("suspect") or h.poll() is not None, what=str(code))
-        failing.clear()
+        failing.begin(holder.held())
     for code, (holder, _) in holders.items():
         holder.event("trusted")
-        done = holder.finish()
-        assert (done.status, done.stderr) == (0, ""), code
+        assert_goes_on(holder, code)
 
 
 def test_lasting_errors_end_the_command(dlock, mysql_db, make_mysql_tamper):

@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from databases import wait_for_renewals
-from faults import IMPATIENT, LEASE, LIVING_LEASE, assert_password_is_not_shown, assert_refused
+from faults import IMPATIENT, LEASE, LIVING_LEASE, UntilTold, assert_goes_on, assert_password_is_not_shown, assert_refused
 from pg import DB, MODES, USER, columns, data_row, error, message, pg_url
 from proxy import DOWN, UP
 from support import DLOCK, At, boottime, children_of, compile_shim, is_free, kill, run, told_at_the_end, wait_for
@@ -238,27 +238,21 @@ def test_passing_errors_do_not_end_the_command(dlock, db, make_tamper):
     run(dlock, db.url)
     holders = {}
     for state in STATES:
-        failing = threading.Event()
+        failing = UntilTold()
 
         def change(kind, body, fail=failing_with(state), failing=failing):
-            return fail(kind, body) if failing.is_set() else [(kind, body)]
+            if kind in (b"T", b"Z"):
+                failing.decide()
+            return fail(kind, body) if failing.on else [(kind, body)]
 
         url = make_tamper(db.server.port, change).url(db.name)
-        holders[state] = dlock.contend(At(url), state, "-t", "6s"), failing
+        holders[state] = dlock.contend(At(url), state, *LIVING_LEASE), failing
     for holder, failing in holders.values():
-        holder.held()
-        failing.set()
-    for state, (holder, failing) in holders.items():
-        if state not in ("40001", "40P01"):
-            holder.event("suspect")
-        else:
-            wait_for(lambda h=holder: h.events("suspect") or h.poll() is not None, what=state)
-        failing.clear()
+        failing.begin(holder.held())
     for holder, _ in holders.values():
         holder.event("trusted")
     for state, (holder, _) in holders.items():
-        done = holder.finish()
-        assert (done.status, done.stderr) == (0, ""), state
+        assert_goes_on(holder, state)
 
 
 def test_lasting_errors_end_the_command(dlock, db, make_tamper):
