@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-from support import DLOCK, ROOT, boottime, run, wait_for
+from support import DLOCK, ROOT, boottime, run, spent, wait_for
 
 
 class Database:
@@ -67,17 +67,33 @@ def a_hold_leaves_its_directory(dlock, directory, words, env, sessions, ends):
     assert done.status == 0, done
 
 
-def a_wait_takes_less(seconds, dlock, at, status, wait, when_queued=lambda: None, before=lambda: None):
+def a_wait_takes_less(seconds, dlock, at, status, wait):
     """One of three, that is: a machine that is busy makes a wait longer."""
     for _ in range(3):
-        before()
         began = boottime()
         waiter = dlock.contend(at, "job", "-w", wait, command=("true",))
         waiter.event("waiting")
-        when_queued()
         assert waiter.wait().status == status
-        if boottime() - began < seconds:
+        if spent(began) < seconds:
             return True
+    return False
+
+
+def a_wait_is_stretched_less(seconds, dlock, at, status, server):
+    """By a server that stops while one waits.  Where most of a wait is over by then, that says nothing, and a longer one is tried."""
+    for wait in (1, 2, 4, 8, 16):
+        began = boottime()
+        waiter = dlock.contend(at, "job", "-w", f"{wait}s", command=("true",))
+        waiter.event("waiting")
+        server.pause()
+        in_time = boottime() - began < wait * 0.7
+        done = waiter.wait()
+        took = spent(began)
+        server.resume()
+        if in_time:
+            assert done.status == status, done
+            if took < wait + seconds:
+                return True
     return False
 
 
