@@ -25,6 +25,8 @@ from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, Redi
                      descendants_of, is_alive, is_free, kill, name_of, parents_below, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
+# What a script does when it is asked to stop, or what it has begun, is to be done before KILL, also on a slow machine.
+GRACE = "-t 12 --grace 4s"
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
 CLONE_NEWNET = 0x40000000
 TTL = 3  # seconds: KILL is due 2.47 s after the last good renewal
@@ -810,9 +812,8 @@ while :; do sleep 0.1; done
 """
 
 
-@pytest.fixture
-def family(start, where):
-    script = start(FAMILY, where)
+def family_of(start, where, text):
+    script = start(text, where)
     script.mark("held"), script.mark("a")
     script.below = descendants_of(script.pid)
     script.all = [script.pid, *script.below, int(script.mark("b"))]
@@ -820,6 +821,17 @@ def family(start, where):
     yield script
     for pid in script.all:
         kill(pid)
+
+
+@pytest.fixture
+def family(start, where):
+    yield from family_of(start, where, FAMILY)
+
+
+@pytest.fixture
+def polite_family(start, where):
+    """It has the time to do something on TERM."""
+    yield from family_of(start, where, FAMILY.replace("-t 3 --grace 300ms", "-t 6 --grace 2s"))
 
 
 def all_end(script):
@@ -854,19 +866,19 @@ def test_who_has_stopped_it_all_ends(start, where):
     assert spent(began) < 3
 
 
-def test_keeper_is_frozen(family, where, dlock):
-    kill(family.keeper, signal.SIGSTOP)
-    all_end(family)
-    assert was_told_of_the_loss(family, where)
-    assert where.lease_ends is False or family.has("term")
+def test_keeper_is_frozen(polite_family, where, dlock):
+    kill(polite_family.keeper, signal.SIGSTOP)
+    all_end(polite_family)
+    assert was_told_of_the_loss(polite_family, where)
+    assert where.lease_ends is False or polite_family.has("term")
     becomes_free(dlock, where)
 
 
-def test_front_is_killed(family, where, dlock):
+def test_front_is_killed(polite_family, where, dlock):
     """First TERM, then KILL, then the release."""
-    kill(family.front)
-    all_end(family)
-    assert family.has("term")
+    kill(polite_family.front)
+    all_end(polite_family)
+    assert polite_family.has("term")
     becomes_free(dlock, where)
 
 
@@ -993,7 +1005,7 @@ def test_taken_away(start, where, dlock):
 def test_a_loss_is_not_written_over(start, where, dlock):
     """What the script writes next to its file comes behind that line."""
     script = start(f"""trap 'echo "that was it" >&2; exit 3' TERM
-$D hold -k "$K" -t 6 >/dev/null
+$D hold -k "$K" {GRACE} >/dev/null
 echo begun >&2
 mark held
 {SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
@@ -1178,7 +1190,7 @@ chmod +x "$me"; export D
 def test_broken(start, where, dlock):
     """Whoever breaks it waits for it; the script hears who it was, if it asks before it ends."""
     script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
-H=$($D hold -k "$K" -t 6 --pid $$)
+H=$($D hold -k "$K" {GRACE} --pid $$)
 mark held
 {SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
     script.mark("held")
@@ -1192,8 +1204,8 @@ mark held
 
 def test_what_a_script_does_when_it_is_asked_to_stop_is_not_stopped(start, where, dlock):
     """A script that leads a process group runs on while all its processes are looked at, of which here there are many."""
-    script = start("""trap '$D release "$H"; mark released $?; exit 3' TERM
-H=$($D hold -k "$K" -t 9 --pid $$)
+    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" {GRACE} --pid $$)
 i=0; while [ $i -lt 600 ]; do sleep 1000 & i=$((i + 1)); done
 mark held
 wait""", where)
@@ -1206,7 +1218,7 @@ def test_what_ended_a_hold_is_told_to_its_last_word(start, where, dlock):
     """However long the keys and the reason are; and no character is cut."""
     keys = [where.key("é" * 100 + str(i)) for i in range(4)]
     script = start(f"""trap '$D release "$H"; exit 3' TERM
-H=$($D hold {" ".join(f"-k {key}" for key in keys)} -t 6 --pid $$)
+H=$($D hold {" ".join(f"-k {key}" for key in keys)} {GRACE} --pid $$)
 mark held
 {SLEEP.replace("sleep 1", "sleep 0.1")}""", where)
     script.mark("held")
@@ -1546,16 +1558,16 @@ sleep 1; $D release; mark again $?
 
 @pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
 def test_broken_under_those_who_have_joined(start, where, dlock, options):
-    """The next one gets the lock when they have stopped, wherever they stand.  From TERM to KILL they have a sixth of -t."""
-    script = start("""eval "$($D hold -k "$K" -t 9 %s --shell)"
+    """The next one gets the lock when they have stopped, wherever they stand.  From TERM to KILL they have --grace."""
+    script = start("""eval "$($D hold -k "$K" %s --shell)"
 : >"${0%%script}log"
-(setsid $D run -k "$K" -t 9 sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
+(setsid $D run -k "$K" %s sh -c 'trap "sleep 0.2; echo stopped >>$1; exit" TERM; echo joined >>$1; while :; do sleep 0.1; done' \
     sh "${0%%script}log" &
 while [ ! -s "${0%%script}log" ]; do sleep 0.1; done)
 unset DLOCK_KEEPER
 mark joined
 while :; do sleep 0.1; done
-""" % options, where)
+""" % (f"{GRACE} {options}", GRACE), where)
     script.mark("joined")
     log = script.directory / "log"
     next_one = dlock.start("run", *where.words, "-k", where.key(), "sh", "-c", f"echo next >>{log}")
