@@ -569,6 +569,8 @@ class History:
                     possible.add(69)
             if any(f.began <= op.over and (f.ended or op.over) >= op.asked - 1 for f in self.faults):
                 possible.add(69)
+            if op.wait != "inf" and support.STALLS.since(op.asked, op.over) > (op.over - op.asked) / 4:
+                possible.add(69)  # its server could not answer either
             if self.may_lose(op):
                 possible.add(79)
             if op.begin and op.begin.verdict == "OVERLAP":
