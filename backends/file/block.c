@@ -53,7 +53,7 @@ bool
 block_parse(struct block *b, const char *text, size_t n)
 {
 	size_t sign = strnlen(text, strlen(magic) < n ? strlen(magic) : n);
-	const char *s = text + sign, *end = text + n, *first = line_end(text, end);
+	const char *s = text + sign, *end = text + n, *first;
 	int64_t range, number;
 
 	*b = (struct block){.next = 1};
@@ -61,6 +61,7 @@ block_parse(struct block *b, const char *text, size_t n)
 		return false;
 	if (sign < strlen(magic))
 		return true; /* the beginning of ours, or nothing */
+	first = line_end(s, end);
 	b->next = parse_digits(&s, first);
 	b->next = b->next > 0 ? b->next : 1;
 	b->token = parse_digits(&s, first);

@@ -27,7 +27,7 @@ struct directory {
 	char path[PATH_MAX];
 };
 
-/* What for: whether what is not there is made, and how files are opened. */
+/* The purpose: it says whether what is missing is made, and how files are opened. */
 enum directory_use {
 	DIRECTORY_LOOK,   /* for reading; what is not there is RC_LOST */
 	DIRECTORY_CHANGE, /* for writing; the same */
@@ -57,14 +57,14 @@ enum rc directory_open_file(const struct directory *, const char *name,
     enum directory_use, int *fd, struct fault *);
 
 /*
- * Only the directories within the name; *leaf is what is behind the last slash.  With RC_OK,
+ * Opens the directories within the name alone; *leaf is what is behind the last slash.  With RC_OK,
  * directory_close_steps() is the caller's.
  */
 enum rc directory_open_steps(const struct directory *, const char *name,
     enum directory_use, int *at, const char **leaf, struct fault *);
 void directory_close_steps(const struct directory *, int at);
 
-/* What is in the directory to which `name` leads, whose end is a slash ("": in it itself). */
+/* Lists the directory to which `name` leads, which ends with a slash; "": this one itself. */
 enum rc directory_list(
     const struct directory *, const char *name, DIR **, struct fault *);
 

@@ -6,8 +6,8 @@
  *     last process that has the file open is gone.
  *  2. Who is granted what, and who waits for whom, is decided by the rules of
  *     place.h, from the kernel's locks alone.
- *  3. What the file says of the next number is a hint, since a file can be
- *     truncated and a disk be full.
+ *  3. The next number in the file is a hint, since a file can be truncated
+ *     and a disk be full.
  *  4. The file's first line (block.h) is written with byte 0 locked, in one
  *     write.  Token = max(previous + 1, microseconds since the epoch): it
  *     grows even if the file was deleted or what it said is lost.
@@ -16,8 +16,8 @@
  *     the name still leads to our file; a holder that finds it does not has lost.
  *  6. The lease is LEASE_FOREVER: the kernel takes it back when we die.
  *  7. What --once and --cooldown ask for lies in a directory beside it (runs.h).
- *  8. Whether the lock is frozen is read with the header, by whoever is about to
- *     take it.  Nothing in the kernel says so, and no process: so the first in line
+ *  8. A run that is about to take the lock reads with the header whether it is
+ *     frozen.  Neither the kernel nor a process tells of a thaw: so the first in line
  *     looks once a second, and whenever the file is written or somebody closes it.
  *  9. A mark, which asks the holder to give the lock up, lies behind his block
  *     (block.h).  His renewal reads it.
@@ -208,10 +208,10 @@ file_enter(struct file *f, struct block *h, instant until, struct fault *fault)
 
 		if (rc == RC_OK)
 			rc = directory_look(&f->dir, f->name, f->fd, fault);
-		if (rc != RC_OK && rc != RC_LOST)
-			return rc;
 		if (rc == RC_OK)
 			break;
+		if (rc != RC_LOST)
+			return rc;
 		if (instant_now() >= until)
 			return RC_AGAIN; /* whoever does this may do it for ever */
 		if (f->base.host->wait(f->base.host, -1, 0, instant_now() + NS_PER_MS) ==
@@ -553,10 +553,7 @@ file_renew(struct store *s, instant until, struct grant *g, struct fault *fault)
 	return rc;
 }
 
-/*
- * That it cannot be written down keeps nobody waiting: the run is taken for one that was
- * not.
- */
+/* A run that cannot be written down keeps nobody waiting: it counts as one that never was. */
 static void
 write_down(struct file *f, struct outcome o)
 {
@@ -585,7 +582,7 @@ write_down(struct file *f, struct outcome o)
 		    f->claim->key, why.text);
 }
 
-/* RC_AGAIN, RC_STOP: it is still ours, since its run could not be written down yet. */
+/* With RC_AGAIN and RC_STOP the lock is still ours: its run could not be written down yet. */
 static enum rc
 file_release(struct store *s, struct outcome o, instant until, struct fault *fault)
 {
@@ -610,7 +607,7 @@ file_release(struct store *s, struct outcome o, instant until, struct fault *fau
 	return rc;
 }
 
-/* The directory itself: there may be several ways to it. */
+/* Names the directory itself, since several paths may lead to it. */
 static enum rc
 file_identify(struct store *s, struct identity *id, struct fault *fault)
 {

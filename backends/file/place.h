@@ -118,7 +118,7 @@ int place_any(int fd, enum range first, enum range last);
 /* Is there a limit from `least` to `most`?  1: *limit is it; 0; or -1 with errno. */
 int place_limit(int fd, unsigned least, unsigned most, unsigned *limit);
 
-/* Not in line yet, on this file. */
+/* Sets a place that is not in line yet, on this file. */
 void place_init(struct place *, int fd, enum lock_kind, unsigned limit);
 
 /*

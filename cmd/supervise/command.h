@@ -21,7 +21,7 @@
 extern struct ward command_ward;
 
 /*
- * Where the program is that `name` means; it stays ours.  NULL, with errno: there is nothing
+ * Finds the program that `name` means; the path stays ours.  NULL, with errno: there is nothing
  * that can be executed.
  */
 const char *command_find(const char *name);

@@ -83,8 +83,8 @@ int join_outer_serve(
 void join_outer_drain(struct join_outer *);
 
 /*
- * The same for a keeper that has nothing to hold along with any more.  Who has just come is not
- * served: it sees the end of the connection.
+ * Lets nobody come to a keeper that has nothing left to hold along with.  A run that has just come
+ * sees the end of its connection.
  */
 void join_outer_close(struct join_outer *);
 

@@ -21,18 +21,18 @@ bool news_message(
     const struct news *, const struct msg *, const struct anchors *, const struct told *);
 bool news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
-/* With all that keeps the lock.  False, with errno: it is not in the front's hands. */
+/* Sends a grant, with all that keeps the lock.  False, with errno: it has not reached the front. */
 bool news_grant(const struct news *, const struct grant *, const struct anchors *,
     const struct told *);
 
 /* MSG_TRACE, of a struct news: as host->tell. */
 void news_trace(void *news, const char *line);
 
-/* What the backend wants the user to know, if there is something. */
+/* Tells what the backend wants the user to know, if there is something. */
 void news_notice(struct news *);
 
 /*
- * What is waited for; `trouble` is why a silent server does not answer.  False: it is the
+ * Tells what is waited for; `trouble` is why a silent server does not answer.  False: it is the
  * same as before.
  */
 bool news_wait(struct news *, const char *trouble);

@@ -15,8 +15,8 @@
 size_t told_room(const struct run *);
 
 /*
- * Of a grant, which has one part for each key, by the keeper whose socket is at `address`.  The
- * text is told.c's, until the next call.  False: there is no memory for it.
+ * Writes what a grant tells, which has one part for each key; `address` is that of the keeper's
+ * socket.  The text is told.c's, until the next call.  False: there is no memory for it.
  */
 bool told_write(
     struct told *, const struct run *, const struct join_part *, const char *address);
