@@ -263,7 +263,7 @@ def test_slots(dlock, place, needs):
     def contend(*options):
         return start(dlock, place, "a", "--limit", "4", *options, command=SLOT)
 
-    holders = [contend(*LEASE) for _ in range(4)]
+    holders = [contend(*LIVING_LEASE) for _ in range(4)]
     assert sorted(slot(h) for h in holders) == [0, 1, 2, 3]
     holders.sort(key=slot)
     assert try_once(dlock, place, "a", "--limit", "4") == 75

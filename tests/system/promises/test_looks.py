@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 
 import pytest
 
+from faults import LIVING_LEASE
 from support import BRIEFLY, DLOCK, PATIENCE, can, kill, need, place_id, places, wait_for, where
 
 LEASE = ("-t", "3s")     # runs out soon
@@ -158,12 +159,12 @@ def test_a_renewal_is_no_new_grant(look, place, dlock):
 
 def test_a_lease_is_told_by_its_renewal(look, place, dlock):
     """As long as that goes on, and when it has stopped."""
-    held = dlock.hold(place, place.key(), *LEASE)
+    held = dlock.hold(place, place.key(), *LIVING_LEASE)
     found = look.holder()
     if found["ttl_s"] is None or found["lease_left_s"] is None:
         assert found["renewed_s"] is None and "renewed" not in look.run("status", "-k", place.key()).stdout
         return
-    assert (found["ttl_s"], found["kept_until"], found["ends_by"]) == (3, None, None)
+    assert (found["ttl_s"], found["kept_until"], found["ends_by"]) == (9, None, None)
 
     def says():
         return look.run("status", "-k", place.key()).stdout

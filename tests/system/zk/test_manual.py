@@ -122,7 +122,7 @@ def test_the_roles_of_the_manual_are_enough(dlock, typed, tmp_path, zk_server):
         assert dlock.run(*words, *where, "nightly").status == 77
     assert dlock.run("run", *where, "-O", "acl=open", "-n", "-k", "nightly", "--", "true").status == 77
     assert holder.finish().status == 0
-    holder = roles.hold("-t", "3s")
+    holder = roles.hold("-t", "9s")
     with zk_server.client() as c:
         c.add_auth("digest", "dlock:password")
         wait_for(lambda: version_of(c, roles.path), what="a renewal")

@@ -13,6 +13,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.security import make_acl, make_digest_acl
 
 from curator import children, hold
+from faults import LIVING_LEASE
 from quotes import text_of
 from support import ADMIN, At, boottime, size, spent, stalled, told_at_the_end, wait_for
 from zk import CREATE2, DELETE, GET_CHILDREN, GET_CHILDREN2, GET_DATA, LISTS, MULTI, SET_DATA, SYNC, Moments, nodes
@@ -466,7 +467,7 @@ def test_lost_answer(dlock, at, tapped, operation):
 def test_lost_answer_of_one_who_has_gone_by_then(dlock, at, tapped):
     """The holder has done as it was asked before it can be asked again: that is no failure either."""
     place, _, tap = tapped
-    holder = dlock.hold(at, "job", "-t", "3s")
+    holder = dlock.hold(at, "job", *LIVING_LEASE)
     h = each(at, "job")[0]
     tap.lose((SET_DATA,), 1)
     tap.on((SYNC,), lambda _: tap.has_lost and holder.wait().status == 79)
