@@ -933,14 +933,14 @@ def test_signals_release_nothing(start, where, dlock, who, sig):
 
 def test_a_short_outage(start, leased, own_redis):
     leased.server = own_redis
-    script = start('eval "$($D hold -k "$K" -t 6 --pid $$ --shell)"\nmark held\nwhile [ ! -e ${0%script}go ]; do sleep 0.1; done\n'
+    script = start('eval "$($D hold -k "$K" -t 9 --pid $$ --shell)"\nmark held\nwhile [ ! -e ${0%script}go ]; do sleep 0.1; done\n'
                    '$D release; mark released $?\n', leased)
     script.mark("held")
     own_redis.pause()
-    pause = boottime() + 2.5
+    pause = boottime() + 3.5  # past a renewal
     wait_for(lambda: boottime() > pause)
     own_redis.resume()
-    pause = boottime() + 4  # past the lease that was there
+    pause = boottime() + 6  # past the lease that was there
     wait_for(lambda: boottime() > pause)
     (script.directory / "go").touch()
     assert script.mark("released") == "0"
@@ -1250,7 +1250,7 @@ def fake(dlock, tmp_path):
 def test_asked_back(fake, sleeper, dlock):
     """Who breaks it waits: TERM, the release when nobody is left, 79."""
     p = sleeper()
-    handle = fake("renew=revoked", "-t", "3", "--pid", p.pid).stdout.strip()
+    handle = fake("renew=revoked", "-t", "9", "--grace", "3", "--pid", p.pid).stdout.strip()
     assert p.wait(PATIENCE) == -signal.SIGTERM
     wait_for(lambda: "release" in calls(fake.log))
     assert dlock.run("release", handle).status == 79

@@ -449,8 +449,8 @@ def test_a_command_may_take_its_time_to_end(dlock, leased, script):
 @pytest.mark.parametrize("options, command, last", [
     ([], ["sleep", "100"], None),
     ([], ["sh", "-c", "trap 'exit 0' TERM; while :; do :; done"], None),
-    (["--grace", "300ms"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do :; done"], "TERM"),
-    (["--grace", "300ms", "--signal", "USR1"], ["sh", "-c", "trap 'echo USR1' USR1; while :; do :; done"],
+    (["--grace", "1s"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do :; done"], "TERM"),
+    (["--grace", "1s", "--signal", "USR1"], ["sh", "-c", "trap 'echo USR1' USR1; while :; do :; done"],
      "USR1"),
     (["--grace", "300ms", "--signal", "KILL"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do :; done"],
      None),
@@ -459,7 +459,8 @@ def test_a_command_may_take_its_time_to_end(dlock, leased, script):
     (["--grace", "300ms"], ["sh", "-c", "trap '' TERM; kill -STOP $$; kill -STOP $$"], None),
 ], ids=["dies", "exits", "ignores", "other signal", "kill", "daemon", "stopped", "stubborn"])
 def test_max_run_stops_the_whole_tree(dlock, place, options, command, last):
-    result = dlock.run("run", *place.words, "--max-run", "300ms", *options, "-k", place.key(), *command,
+    limit = "1s" if last else "300ms"  # who is to say something has the time to set its trap
+    result = dlock.run("run", *place.words, "--max-run", limit, *options, "-k", place.key(), *command,
                        events=False, start_new_session=True)
     assert result.status == 124
     said = [line for line in result.stderr.splitlines() if line.startswith("dlock: ")]  # shells speak, too
