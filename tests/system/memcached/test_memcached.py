@@ -476,7 +476,7 @@ def test_a_clock_that_goes_on_again_is_believed(dlock, make_pretender):
 
 
 def test_a_server_that_was_stopped(dlock, at):
-    holder = dlock.hold(at, "job", "-t", "6s")
+    holder = dlock.hold(at, "job", "-t", "12s")
     at.server.pause()
     holder.event("suspect")
     at.server.resume()

@@ -172,7 +172,7 @@ def test_a_crowd_where_transactions_are_serializable(dlock, db):
     """They lose races against each other, which nobody needs to know."""
     db.ask(f"ALTER DATABASE {db.name} SET default_transaction_isolation = 'serializable'")
     holder = dlock.hold(At(db.url), "job")
-    crowd = [dlock.contend(At(db.url), "job", command=("true",)) for _ in range(20)]
+    crowd = [dlock.contend(At(db.url), "job", "-w", "60s", command=("true",)) for _ in range(20)]
     for waiter in crowd:
         waiter.queued()
     assert holder.finish().status == 0
@@ -459,7 +459,7 @@ def test_a_pooler_that_restarts_costs_nothing(dlock, db, make_pooler):
     run(dlock, db.url)
     pooler = make_pooler(db.server)
     at = At(pg_url(pooler.port, db=db.name))
-    holder = dlock.hold(at, "job", "-t", "6s", "-v")
+    holder = dlock.hold(at, "job", *LIVING_LEASE, "-v")
     waiter = dlock.contend(at, "job", "-t", "6s", command=("true",)).queued(1)
     pooler.restart()
     wait_for_renewals(holder)

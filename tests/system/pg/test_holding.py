@@ -135,8 +135,8 @@ def test_promotion_keeps_the_lock(dlock, fleet):
     primary, standby = fleet
     url = f"postgresql://{USER}@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{DB}"
     run(dlock, url)
-    holder = dlock.hold(At(url), "job", "-t", "6s", "-v")
-    waiter = dlock.contend(At(url), "job", "-t", "6s", command=("true",)).queued(1)
+    holder = dlock.hold(At(url), "job", "-t", "12s", "-v")
+    waiter = dlock.contend(At(url), "job", "-t", "12s", command=("true",)).queued(1)
     primary.kill()
     time.sleep(1)  # all that they find is a standby
     standby.promote()

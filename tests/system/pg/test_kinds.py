@@ -557,7 +557,7 @@ def test_what_a_mode_cannot_is_refused_before_anything_is_asked(dlock, bound, op
 
 def test_tokens_of_readers_grow_though_they_come_at_once(dlock, db):
     run(dlock, db.url, mode="row")
-    crowd = [dlock.contend(At(db.url, "row"), "job", "-s", command=("true",)) for _ in range(12)]
+    crowd = [dlock.contend(At(db.url, "row"), "job", "-s", "-w", "60s", command=("true",)) for _ in range(12)]
     assert [c.wait(60).status for c in crowd] == [0] * 12
     assert len({c.token for c in crowd}) == 12
     top = max(c.token for c in crowd)

@@ -246,7 +246,7 @@ def transactions(database):
 def test_a_waiter_is_no_burden_while_it_waits(dlock, db):
     """It sleeps for many seconds at a time, and asks nothing in between: whatever the length of the queue."""
     holder = dlock.hold(At(db.url), "job")
-    waiters = [dlock.contend(At(db.url), "job", command=("true",)) for _ in range(20)]
+    waiters = [dlock.contend(At(db.url), "job", "-w", "10m", command=("true",)) for _ in range(20)]
     for waiter in waiters:
         waiter.queued()
     time.sleep(2)  # the server counts what a session has done after a second or so

@@ -38,7 +38,7 @@ def manuals_sql():
 
 def test_a_crowd_at_first_use(dlock, db):
     """Each finds no schema, and none of them fails for the others."""
-    crowd = [dlock.contend(At(db.url), f"key{n % 4}", command=("true",)) for n in range(16)]
+    crowd = [dlock.contend(At(db.url), f"key{n % 4}", "-w", "60s", command=("true",)) for n in range(16)]
     assert [c.wait(60).status for c in crowd] == [0] * 16
 
 
@@ -432,7 +432,8 @@ def test_a_crowd_brings_a_schema_up_to_date_that_is_in_use(dlock, db, make_db, t
         token = ask(f"take_unclaimed({A}, '{{}}', '1 h', 0, 0)")[0]
         assert ask(f"enter_queue({B}, '{{}}', 60000, 60000, 'exclusive', 0, 0, 0)")[0] == 0
         script = 'mkdir "$0" && sleep 0.05 && rmdir "$0"'
-        crowd = [dlock.contend(At(db.url), f"key{n % 3}", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}"))) for n in range(12)]
+        crowd = [dlock.contend(At(db.url), f"key{n % 3}", "-w", "60s", command=("sh", "-c", script, str(tmp_path / f"held{n % 3}")))
+                 for n in range(12)]
         for waiter in crowd[::3]:
             waiter.event("waiting")
         assert [c.wait(60).status for n, c in enumerate(crowd) if n % 3] == [0] * 8

@@ -26,7 +26,7 @@ from support import DLOCK, ROOT, At, compile_shim, free_port, is_free, run, wait
 
 def test_what_another_test_has_left_is_in_no_way(dlock, pg_server, make_tamper):
     """On the server of all tests, also by way of a proxy, each has a key of its own, unless it names one."""
-    holder = dlock.hold(At(pg_server.url), "job", "-t", "3s")
+    holder = dlock.hold(At(pg_server.url), "job", "-t", "9s")
     for at in (pg_server, pg_server.url, At(pg_server.url), make_tamper(pg_server.port, lambda kind, body: [(kind, body)]).url()):
         assert is_free(dlock, at) and run(dlock, at, "-n").status == 0
     assert run(dlock, pg_server, "-n", key="job").status == 75

@@ -39,7 +39,7 @@ def test_the_rights_of_each_role_suffice(dlock, own_redis, dialect, key):
         patterns = [rule for rule in rules(group, "oncall") if rule[0] in "~&"]
         for granted in ([*patterns, "+@all", "-@dangerous"], rules(group, "dlock"), rules(group, "oncall")):
             place = place_of(own_redis, dialect, *granted, *more)
-            hold = dlock.hold(place, key, *kind, "-t", "3s")
+            hold = dlock.hold(place, key, *kind, "-t", "9s")
             other = kind if kind != ("-s",) else ()
             quitter = dlock.run("run", *place.words, "-k", key, *other, "-w", "300ms", "--", "true")
             waiter = dlock.contend(place, key, *other).queued(1)

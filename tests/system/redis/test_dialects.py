@@ -367,7 +367,7 @@ def test_without_scripts(dlock, unscripted):
 def test_without_scripts_nobody_overlaps(dlock, unscripted, tmp_path):
     place = Dialect(unscripted, "string")
     script = 'mkdir "$0" || exit 99; sleep 0.02; rmdir "$0"; echo $DLOCK_TOKEN'
-    all_ = [dlock.contend(place, "job", command=("sh", "-c", script, tmp_path / "inside")) for _ in range(12)]
+    all_ = [dlock.contend(place, "job", "-w", "60s", command=("sh", "-c", script, tmp_path / "inside")) for _ in range(12)]
     done = [s.wait() for s in all_]
     assert [d.status for d in done] == [0] * 12
     assert len({d.stdout for d in done}) == 12

@@ -187,7 +187,7 @@ def test_several_keys_of_a_form(dlock, form):
 
 def test_a_form_is_looked_at_and_steered(dlock, form):
     keys = [form.key(f"look{i}") for i in range(3)]
-    holders = [dlock.hold(form, key, "-t", "4s") for key in keys]
+    holders = [dlock.hold(form, key, "-t", "9s") for key in keys]
     listed = dlock.run("ls", *form.words).stdout
     assert all(key in listed for key in keys)
     assert dlock.run("status", *form.words, "-k", keys[0]).status == 0
