@@ -44,9 +44,9 @@ def test_closed_port(dlock, remote):
     assert_refused(run(dlock, remote.url_at(port), *IMPATIENT), 69, str(port), "refused")
 
 
-def test_a_port_that_is_closed_for_a_while_is_given_to_nobody(make_proxy):
+def test_a_port_that_is_closed_for_a_while_is_given_to_nobody(make_proxy, make_hostile):
     """Of the tests' own proxies: each connection to anybody is given a free port of this machine."""
-    proxy = make_proxy(free_port())
+    proxy = make_proxy(make_hostile().port)
     proxy.refuse()
     with socket.socket() as another, pytest.raises(OSError, match="in use"):
         another.bind(("127.0.0.1", proxy.port))
