@@ -1,7 +1,10 @@
 # Goal of these tests: where /proc hides processes (hidepid), nobody who lives is taken for ended, for stopped, or for awake.
 
 import contextlib
+import fcntl
 import os
+import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -86,12 +89,16 @@ def start(dlock, program):
     return lambda *words: dlock.start(*HIDING[1:], *ANOTHER, program, *words, program=shutil.which("unshare"), events=False)
 
 
-def guard_of(keeper):
-    """The pipe of which it has both ends, once it sleeps again."""
-    pipes = []
+def guard_of(keeper, refused=False):
+    """The pipe of which it has both ends, once it sleeps again; a front that is awake refuses it: that continues nobody any more (O_ASYNC)."""
+    pipes, asks = [], False
     with contextlib.suppress(FileNotFoundError):
-        pipes = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
-    return next((p for p in pipes if "pipe:" in p and pipes.count(p) == 2 and state_of(keeper) == "S"), None)
+        fds = os.listdir(f"/proc/{keeper}/fd")
+        pipes = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in fds]
+        flags = [re.search(r"flags:\s*([0-7]+)", pathlib.Path(f"/proc/{keeper}/fdinfo/{fd}").read_text(encoding="ascii"))[1] for fd in fds]
+        asks = any(int(flag, 8) & fcntl.FASYNC for flag in flags)
+    found = next((p for p in pipes if "pipe:" in p and pipes.count(p) == 2 and state_of(keeper) == "S"), None)
+    return None if refused and asks else found
 
 
 @pytest.mark.parametrize("moment", ["soon", "late"])
@@ -100,7 +107,7 @@ def test_nothing_of_a_hidden_job_that_was_stopped_by_force_outlives_its_keeper(s
     held = start("run", "-t", "3s", *files.words, "-k", "k", "sh", "-c", f"setsid sleep 1000 & echo $! >{tmp_path}/pid; exec sleep 1000")
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), what="the command")
     keeper, = children_of(held.pid)
-    before = wait_for(lambda: guard_of(keeper), what="a first guard") if moment == "late" else None
+    before = wait_for(lambda: guard_of(keeper, refused=True), what="a first guard that the front has read of") if moment == "late" else None
     kill(held.pid, signal.SIGSTOP)
     wait_for(lambda: guard_of(keeper) not in (None, before), what="the guard")
     job = descendants_of(held.pid)
