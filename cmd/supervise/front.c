@@ -478,8 +478,9 @@ deliver(struct front *f)
 	bool printed;
 
 	/* too late to begin: the keeper takes it back, or the watch finds that it is late */
-	if (instant_now() >= instant_first(atomic_load(&f->page->begin_by),
-				 atomic_load(&f->page->term_at)) ||
+	if ((instant_now() >= instant_first(atomic_load(&f->page->begin_by),
+				  atomic_load(&f->page->term_at)) &&
+		!atomic_load(&f->page->end.finished)) ||
 	    !delivery_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);

@@ -1389,6 +1389,20 @@ def test_nobody_gets_a_handle_of_what_has_run_out(dlock, fake, sleeper, tmp_path
     kill(keeper)
 
 
+def test_a_front_that_sleeps_through_time_and_lease_gives_the_handle_all_the_same(dlock, fake):
+    started = dlock.start("hold", "-b", "fake", "-O", f"log={fake.log}", "-O", "script=acquire=ok@1s", "-t", TTL, "-k", "job", "--for", "1ms",
+                          program=DLOCK_TEST, events=False)
+    front, = wait_for(lambda: born_of(started.pid), what="the front")
+    keeper, = wait_for(lambda: born_of(front), what="the keeper")
+    kill(front, signal.SIGSTOP)
+    wait_for(lambda: not is_alive(keeper), what="the end of the hold")
+    until = boottime() + 2  # TERM would have been due 1.97 s after the grant
+    wait_for(lambda: boottime() > until, what="time")
+    kill(front, signal.SIGCONT)
+    done = started.wait()
+    assert done.status == 0 and done.stdout.startswith("@dlock-"), done
+
+
 @pytest.mark.parametrize("whose", ["process", "nobody"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_with_the_grant(dlock, fake, sleeper, how, whose):
