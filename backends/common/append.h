@@ -5,8 +5,8 @@
  * page faults.  Each function writes at `at` and before `end`, which is beyond `at`, and a NUL
  * behind it; it returns where that NUL is.  A piece that does not fit is cut off.
  *
- * They are inline because the stub calls them, which may run nothing that is compiled in the usual
- * way: see cmd/supervise/stub.c.
+ * They are inline because the stub calls them, which may run nothing of ours that is compiled in
+ * the usual way: see cmd/supervise/stub.c.
  */
 #ifndef DLOCK_COMMON_APPEND_H
 #define DLOCK_COMMON_APPEND_H

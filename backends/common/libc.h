@@ -57,9 +57,9 @@ int libc_stat_at(int dir, const char *path, struct stat *, int flags);
 int libc_stat_of(int fd, struct stat *);
 
 /*
- * Do what sigaddset(3), sigfillset(3) and sigprocmask(2) do, for each signal of the kernel: musl
- * keeps signal 34 to itself, and elsewhere that is the first real-time signal.  A command may have
- * it blocked, or get it.
+ * Do what sigaddset(3), sigfillset(3) and sigprocmask(2) do, for signal 34 too: musl keeps it to
+ * itself, and elsewhere that is the first real-time signal.  A command may have it blocked, or get
+ * it.
  */
 void libc_sigaddset(sigset_t *, int sig);
 void libc_sigfillset(sigset_t *);

@@ -225,7 +225,10 @@ is_trusted(const struct directory *d, uid_t uid)
 	return !(d->mode & S_IWOTH) || uid == libc_user() || uid == 0 || uid == d->owner;
 }
 
-/* Checks that nobody else can take away or replace what lies in the directory. */
+/*
+ * Checks that not just anybody can take away or replace what lies in the directory.  Its owner and a
+ * group that may write are trusted.
+ */
 static enum rc
 check_directory(const struct directory *d, const struct stat *st, struct fault *fault)
 {

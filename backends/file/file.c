@@ -17,8 +17,8 @@
  *  6. The lease is LEASE_FOREVER: the kernel takes it back when we die.
  *  7. What --once and --cooldown ask for lies in a directory beside it (runs.h).
  *  8. A run that is about to take the lock reads with the header whether it is
- *     frozen.  Neither the kernel nor a process tells of a thaw: so the first in line
- *     looks once a second, and whenever the file is written or somebody closes it.
+ *     frozen.  No lock of the kernel's tells of a thaw: so the first in line looks
+ *     once a second, and whenever the file is written or somebody closes it.
  *  9. A mark, which asks the holder to give the lock up, lies behind his block
  *     (block.h).  His renewal reads it.
  */

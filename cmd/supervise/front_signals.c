@@ -397,7 +397,7 @@ front_signals_take(struct front *f, const struct received *r)
 }
 
 /*
- * The witness is for a command in our group.  A command that ends within LISTEN_LATER is spared the
+ * The witness is for a command in our group.  A run that is over within LISTEN_LATER is spared the
  * price of a witness.  A run that has children already gets none: see kill_everything().
  */
 void

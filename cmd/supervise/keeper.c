@@ -203,8 +203,8 @@ react_to_lease(struct keeper *k, enum event_kind kind, enum rc refused)
 }
 
 /*
- * Begins the ward, unless the grant goes back: because the look before "go" has `refused` it, or
- * because the server has given less than was asked for, and too little.
+ * Begins the ward, unless the grant goes back: for one, because the look before "go" has `refused` it,
+ * or because the server has given less than was asked for, and too little.
  */
 static void
 use_grant(struct keeper *k, enum rc refused)

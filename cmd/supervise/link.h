@@ -80,8 +80,8 @@ bool link_is_crowded(int end);
 
 /*
  * Receives one message.  1: *msg is set, and so are the anchors, which are now ours; what was told
- * with it stands in room->text, unless room is NULL.  0: nothing has come.  -1: the other one is
- * gone.
+ * with it stands in room->text, as far as room->n goes, unless room is NULL.  0: nothing has come.
+ * -1: the other one is gone.
  */
 int link_receive(int end, struct msg *, struct anchors *, const struct told *room);
 

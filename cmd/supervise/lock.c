@@ -24,7 +24,10 @@
 
 #define CLOSE_PATIENCE 2 /* seconds, for a client library to take its leave */
 
-/* Is the store one of several keys (multi.h)?  A joined hold is one store, however many it has. */
+/*
+ * Is the store, or will it be, one of several keys (multi.h)?  A joined hold is one store, however
+ * many it has: this is asked once l->nested is known.
+ */
 static bool
 is_multi(const struct lock *l)
 {

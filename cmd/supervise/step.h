@@ -148,7 +148,7 @@ struct keep_tree {
 struct keep_after {
 	instant keep_until; /* --min-hold, ours or that of one that joined */
 	bool checked;       /* lingering: asked the server once more after the command */
-	instant release_at; /* again; 0: never asked for yet */
+	instant release_at; /* again; 0: no release has gone unanswered */
 	bool hurry;         /* a release that is not answered is not asked for again */
 };
 

@@ -73,7 +73,7 @@ struct ward_ops {
 	/* Looks what has become of it, and of the rest. */
 	void (*look)(struct keeper *, const struct pollfd *);
 
-	/* A child of the keeper has changed: reaps those that have ended. */
+	/* A child of the keeper has changed: reaps those that have ended, and takes note of a stop. */
 	void (*reap)(struct keeper *);
 
 	/* Says what there is to be signalled, while the lock is held. */
