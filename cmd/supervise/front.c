@@ -283,12 +283,6 @@ stop_command(struct front *f)
 		    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
-bool
-front_has_grant(const struct front *f)
-{
-	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
-}
-
 /* Does what is due by now; returns when to look again. */
 static instant
 watch_keeper(struct front *f)

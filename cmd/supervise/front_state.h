@@ -75,6 +75,10 @@ struct front {
 };
 
 /* Was the lock granted, as far as the front knows? */
-bool front_has_grant(const struct front *);
+static inline bool
+front_has_grant(const struct front *f)
+{
+	return f->keeper.granted || atomic_load(&f->page->granted_at) != 0;
+}
 
 #endif
