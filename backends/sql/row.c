@@ -7,19 +7,35 @@
 #include <stdio.h>
 
 /* A key without a row gets one, and a database without tables as well. */
-enum rc
-row_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+static enum rc
+try_row(struct sql *db, instant until, enum row_found *found, struct grant *g,
+    struct fault *f)
 {
 	const struct row_driver *d = db->driver->row;
 	const struct question add = {.text = d->add,
 	    SQL_VALUES(SQL_TEXT(db->claim->key)),
 	    .fields = d->add_fields};
-	enum row_found found = ROW_HELD;
-	enum rc rc = d->attempt(db, 0, until, &found, g, f);
+	enum rc rc = d->attempt(db, 0, until, found, g, f);
 
-	if (rc == RC_OK ? found == ROW_MISSING : sql_is_missing(db)) {
+	if (rc == RC_OK ? *found == ROW_MISSING : sql_is_missing(db)) {
 		/* it must be there, and seen by all, before it can be locked */
 		rc = sql_ask_created(db, &add, until, NULL, f);
+		if (rc == RC_OK)
+			rc = d->attempt(db, 0, until, found, g, f);
+	}
+	return rc;
+}
+
+/* Another run may be making the tables: ours is there then, and what is told of locks is not. */
+enum rc
+row_ask(struct sql *db, instant until, bool *got, struct grant *g, struct fault *f)
+{
+	const struct row_driver *d = db->driver->row;
+	enum row_found found = ROW_HELD;
+	enum rc rc = try_row(db, until, &found, g, f);
+
+	if (rc != RC_OK && rc != RC_STOP && sql_is_missing(db)) {
+		rc = db->driver->create(db, until, f);
 		if (rc == RC_OK)
 			rc = d->attempt(db, 0, until, &found, g, f);
 	}

@@ -379,6 +379,16 @@ def test_waiter_survives_a_partition(dlock, database, make_proxy, mode):
     assert waiter.wait().status == 0
 
 
+@pytest.mark.parametrize("sql, mode", [("mysql", "row"), ("mysql", "named")])
+def test_a_table_that_another_run_has_not_made_yet_is_made(dlock, database, mode):
+    """Of several first runs at once one may find the first table of the other."""
+    at = At(database.url, mode)
+    assert dlock.run("run", *at.words, "-k", "job", "--", "true").status == 0
+    database.ask("DROP TABLE dlock_grants")
+    done = dlock.run("run", *at.words, "-k", "job", "-n", "--", "echo", "ran")
+    assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
 def test_modes_of_one_key_are_different_locks(dlock, sql, database):
     """As the manual says: a key's users agree on a mode."""
     holders = [dlock.contend(At(database.url, m), "job", "-n") for m in MODES[sql]]
