@@ -216,7 +216,7 @@ def test_killed_keeper_takes_the_whole_tree_along(dlock, place):
 def test_killed_front_lets_the_keeper_stop_the_tree_then_release(dlock, place, tmp_path):
     heard = tmp_path / "heard"
     script = f"trap 'echo TERM >>{heard}' TERM; (trap '' TERM; {DAEMONS}) & while :; do read x; done"
-    holder = dlock.contend(place, place.key(), *LEASE, command=("sh", "-c", script))
+    holder = dlock.contend(place, place.key(), "-t", "9s", "--grace", "500ms", command=("sh", "-c", script))
     keeper, tree = holder.keeper, daemons(holder)
     next_ = dlock.contend(place, place.key(), command=("sh", "-c", ALL_GONE, "sh", *map(str, tree))).queued(1)
     holder.signal(signal.SIGKILL)
