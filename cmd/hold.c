@@ -559,7 +559,7 @@ take_back_variables(const char *handle)
 
 /* ---- release: asking the keeper ---- */
 
-/* What is to be released. */
+/* The hold that is to be released. */
 struct releasing {
 	const char *handle;
 	struct join_found found; /* by its key */

@@ -737,7 +737,7 @@ options_named(unsigned cmd, const char *name, size_t n)
 	return -1;
 }
 
-/* What flock, etcdctl, consul and clients of redis call an option of ours.  NULL: nothing. */
+/* Finds our option that flock, etcdctl, consul and clients of redis call so.  NULL: none. */
 static const char *
 synonym_of(unsigned cmd, const char *word, size_t n)
 {

@@ -190,7 +190,7 @@ find_frozen_switch(struct before *b, instant until, struct fault *f)
 
 /* ---- which run is the newest ---- */
 
-/* What a look at our key has found. */
+/* The findings of a look at our key. */
 struct found_rivals {
 	const struct before *before;
 	int64_t now;      /* by the server's clock */

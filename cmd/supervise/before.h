@@ -21,13 +21,13 @@
  * then the door of its record.  The door begins alike for all keepers of a run: no run is superseded
  * by an entry that its own former keeper could not take back.  All that see two runs see the same two
  * times, so two never supersede each other.  Where nobody used the key, the look tells no time: then a run that waits
- * came when it joined, and one that has the lock supersedes nobody.  Those that wait for a thaw
+ * came when it joined, and one that has the lock supersedes nobody.  Runs that wait for a thaw
  * notice it at different moments: each lets SETTLE go by before it begins, so that it sees the others.
  *
  * It runs in the keeper, within its call to acquire: so step() knows nothing of it.  It looks
  * through a store of its own, for one that serves a claim is asked nothing else, and waits through
- * the keeper's host->wait, where signals are heard.  What is held meanwhile is renewed within
- * that wait, as multi.h has it.
+ * the keeper's host->wait, where signals are heard.  Keys that are held already are renewed
+ * within that wait, as multi.h has it.
  */
 #ifndef DLOCK_BEFORE_H
 #define DLOCK_BEFORE_H

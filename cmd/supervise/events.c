@@ -134,7 +134,7 @@ events_verdict(const struct params *p, const struct verdict *v)
 
 /* ---- the log ---- */
 
-/* What is known of a grant: how long it was waited for, and how long it was held until now. */
+/* Tells how long the run waited for its grant, and how long it has held it until now. */
 static void
 log_times(const struct run *r, int64_t *waited, int64_t *held)
 {
@@ -166,7 +166,7 @@ events_log_grant(const struct run *r)
 	log_write(r->params, &l);
 }
 
-/* What somebody has had to do with a run that ends so. */
+/* Says what the user did in a run that ends so. */
 static const char *
 part_of(const struct params *p, const struct verdict *v)
 {

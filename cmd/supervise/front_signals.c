@@ -26,7 +26,7 @@
 
 /* ---- describing one ---- */
 
-/* What runs, as far as we know; the keeper looks again. */
+/* Says what runs, as far as we know; the keeper looks again. */
 static enum signal_state
 front_state(const struct front *f)
 {
@@ -107,7 +107,7 @@ has_ended(pid_t command)
 	return state ? state == 'Z' : kill(command, 0) != 0 && errno == ESRCH;
 }
 
-/* What is asked of the kernel for some signals only. */
+/* Adds what only some signals need to be asked of the kernel. */
 static void
 describe_suspension(const struct front *f, struct signal_case *c, pid_t command)
 {
@@ -220,8 +220,8 @@ continue_group(struct front *f, pid_t command)
 }
 
 /*
- * What has continued us is dealt with here, before a command that is continued can be suspended again:
- * passed on later, it would undo that.
+ * Deals with the signal that has continued us before a command that is continued can be suspended
+ * again: passed on later, it would undo that.
  */
 static void
 take_continue(struct front *f, pid_t command, const siginfo_t *by)

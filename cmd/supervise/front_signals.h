@@ -9,7 +9,7 @@
 
 #include "front_state.h"
 
-/* What siginfo_t and struct signalfd_siginfo both tell. */
+/* A signal, as siginfo_t and struct signalfd_siginfo both tell of it. */
 struct received {
 	int sig, code;
 	pid_t sender;
@@ -28,7 +28,7 @@ void front_signals_reap(struct front *);
 /* Is it to end what waits, or was granted and given to nobody yet? */
 bool front_signals_ends(const struct front *, const struct received *);
 
-/* One that has come. */
+/* Takes one that has come. */
 void front_signals_take(struct front *, const struct received *);
 
 /* The keeper says that this signal has suspended the command: we follow it. */

@@ -13,7 +13,7 @@
 #include "waiting.h"
 #include "witness.h"
 
-/* What is below us, but not by way of the keeper: children from before. */
+/* Processes below us, but not by way of the keeper: children from before. */
 struct front_elders {
 	struct processes spared;
 	instant look_at; /* when to look for such again; NEVER: there is nobody */

@@ -48,13 +48,13 @@ struct join_ask {
 	char keys[KEYS_MAX * (KEY_BYTES + 1)];
 };
 
-/* What was granted for one key. */
+/* The grant of one key. */
 struct join_part {
 	uint64_t token;
 	unsigned slot;
 };
 
-/* What a keeper has, for those that may join. */
+/* A keeper's hold, as it is offered to runs that may join. */
 struct join_hold {
 	enum lock_kind kind;
 	unsigned limit;

@@ -145,8 +145,8 @@ join_address_listen(char *out, const char *id, const struct params *p)
 }
 
 /*
- * In its network namespace: that is read for the process, since we may be in another one.  Whose
- * the socket is does not matter.  Those that have joined bear the same name, without the flag.
+ * In its network namespace: that is read for the process, since we may be in another one.  The
+ * user of the socket does not matter.  Connections of it bear the same name, without the flag.
  */
 bool
 join_address_is_open(const char *id, pid_t pid)

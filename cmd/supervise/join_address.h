@@ -8,7 +8,7 @@
  * handle, by which a hold is released, is "@dlock-ID/NET".
  *
  * A run that states no URL (by -u or a variable), and no other backend, means the server
- * of the nearest outer dlock, also for another key.  One that has ended is none; but where
+ * of the nearest outer dlock, also for another key.  A dlock that has ended is none; but where
  * nothing else names a server, and it had named one, its server may be meant, and is not
  * known to be right any more.  So SITE is
  *
@@ -30,7 +30,7 @@ enum { JOIN_ADDRESS_BYTES = 384, JOIN_HANDLE_BYTES = 80 };
 /* Of a socket's name, 128 random bits in hex. */
 enum { JOIN_ID_CHARS = 32 };
 
-/* One that has been read; points into what it was read from. */
+/* An address that was read; points into what it was read from. */
 struct join_address {
 	char name[64]; /* in the abstract namespace, without its first byte */
 	size_t n;      /* of that; 0: this is no address of a keeper */

@@ -26,7 +26,7 @@
 /* So many handles fit into a message. */
 enum { NAMED = 4 };
 
-/* What the search has found so far. */
+/* A search, and its findings so far. */
 struct search {
 	const struct params *params;
 	instant until;

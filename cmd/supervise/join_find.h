@@ -16,9 +16,9 @@ struct join_found {
 };
 
 /*
- * Finds the hold that has exactly the run's keys.  One that was lost, and is to tell so, counts
- * where there is no other one.  RC_LOST: there is none.  RC_USAGE: there are several, or it has
- * further keys.  RC_SYSTEM: /proc does not tell, or it may be one that does not answer.
+ * Finds the hold that has exactly the run's keys.  A hold that was lost, and is to tell so,
+ * counts where there is no other one.  RC_LOST: there is none.  RC_USAGE: there are several, or
+ * it has further keys.  RC_SYSTEM: /proc does not tell, or it may be one that does not answer.
  */
 enum rc join_find(const struct params *, struct join_found *, struct fault *);
 

@@ -201,7 +201,7 @@ ask_keeper(struct join_inner *k, const struct join_address *a, enum join_verb ve
 
 /* ---- which is joined ---- */
 
-/* What asking has found so far; bits are keys. */
+/* The findings so far of asking the keepers; bits are keys. */
 struct keys_found {
 	unsigned held;  /* by a keeper, of a kind that fits */
 	unsigned other; /* by one of another kind: */
@@ -269,7 +269,7 @@ refuse_found(const struct params *p, const struct keys_found *found, struct faul
 	    text_name(more, sizeof more, first_key(p, ~found->held)));
 }
 
-/* Is it the keeper that is joined?  Else it is left. */
+/* Is it the keeper that is joined?  If not, we leave it. */
 static bool
 take_hold(struct join_inner *k, const struct join_answer *a, struct keys_found *found)
 {

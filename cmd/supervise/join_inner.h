@@ -48,7 +48,7 @@ struct join_inner {
 enum rc join_inner_open(struct store **ret, struct join_inner *, struct fault *);
 
 /*
- * What join_inner_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
+ * Tells what join_inner_open() would do, for a process that joins nothing.  RC_OK: join a keeper's
  * hold.  RC_LOST: take the keys from the server.  RC_PROTOCOL: refuse.  RC_AGAIN, RC_SYSTEM:
  * that is not known.
  */

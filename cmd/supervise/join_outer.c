@@ -4,8 +4,8 @@
  *	open     the socket, while a server thinks, or when the command is about to begin
  *	poll     what the keeper waits for: the listener, and each that is connected
  *	serve    accepts those that come, and answers: which of your keys are held, and until when.
- *	         Who asks to hold along is counted, until its connection ends
- *	answer   those that have asked for a release hear how that has ended
+ *	         A run that asks to hold along is counted, until its connection ends
+ *	answer   tells those that have asked for a release how that has ended
  *	close    nobody can join any more; `drain` still serves those that have come before
  */
 #include "join_outer.h"

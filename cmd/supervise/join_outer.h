@@ -53,7 +53,7 @@ void join_outer_open(
 /* Fills one slot for the listener and one for each peer; returns how many. */
 nfds_t join_outer_poll(struct join_outer *, struct pollfd *set);
 
-/* What the keeper holds, for peers; `ours` false: nothing, or no longer. */
+/* The keeper's hold, as peers are told of it; `ours` false: it has none, or no longer. */
 struct offer {
 	const struct params *params;     /* whose keys, and of which kind they are held */
 	const struct identity *identity; /* which locks they are; "": not known */
@@ -76,9 +76,8 @@ int join_outer_serve(
     struct join_outer *, const struct pollfd *set, const struct offer *, int64_t *keep);
 
 /*
- * Lets nobody come any more: a process that connects from here on finds nobody, and does
- * not wait for an answer from a keeper that ends.  Those that had come before are still
- * served.
+ * Lets nobody come any more: a process that connects from here on finds nobody, and does not wait
+ * for an answer from a keeper that ends.  Processes that had come before are still served.
  */
 void join_outer_drain(struct join_outer *);
 

@@ -14,7 +14,7 @@
 /* of it, for finding those that are to be killed: the last one has SIGKILL by then */
 #define KILL_FINDS (400 * NS_PER_MS)
 
-/* What the user asked for, as far as time is concerned. */
+/* The user's wishes, as far as time is concerned. */
 struct terms {
 	int64_t ttl;   /* lease to ask for */
 	int64_t grace; /* from TERM to KILL */

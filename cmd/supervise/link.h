@@ -12,7 +12,7 @@
 #include "page.h"
 #include "signals.h"
 
-/* What a grant tells (told.h): NAME=VALUE of each variable, with its NUL. */
+/* The variables that a grant tells (told.h): NAME=VALUE of each, with its NUL. */
 struct told {
 	char *text;
 	size_t n; /* bytes */
@@ -66,9 +66,9 @@ struct anchors {
  * Sends msg, with copies of the anchors and with what is told, unless these are NULL.  Never
  * blocks.  False, with errno: nothing of it was sent.
  *
- * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent
- * only while half of it is free, the command's suspensions while a quarter is.  What must not be lost
- * has the rest to itself, and is sent once: the grant, trust, the stopping.
+ * A receiver that sleeps leaves the link to fill.  Progress, traces and MSG_SUSPECT are sent only
+ * while half of it is free, the command's suspensions while a quarter is.  Messages that must not
+ * be lost have the rest to themselves, and are sent once: the grant, trust, the stopping.
  */
 bool link_send(int end, const struct msg *, const struct anchors *, const struct told *);
 

@@ -52,8 +52,8 @@ bool loop_suspend_with(pid_t command, int sig, int guard, siginfo_t *by, bool *h
 
 /*
  * Puts off that `sig` suspends us.  It stays pending: loop_signal() has none that suspends until
- * loop_hear_suspends(l, true).  What continues this process before loop_suspend_now() cancels it,
- * as it would cancel any.
+ * loop_hear_suspends(l, true).  A signal that continues this process before loop_suspend_now()
+ * cancels it, as it would cancel any.
  */
 void loop_put_off(struct loop *, int sig);
 void loop_hear_suspends(struct loop *, bool hears);

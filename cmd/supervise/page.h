@@ -3,8 +3,8 @@
  * them is frozen or dead.
  *
  * The front maps it before it forks; it ends with the last of them.  Each member has one
- * writer, unless it says otherwise.  What is read while it may be written is atomic; a text is
- * written once, before the atomic member that says so.
+ * writer, unless it says otherwise.  A member that is read while it may be written is atomic; a
+ * text is written once, before the atomic member that says so.
  */
 #ifndef DLOCK_PAGE_H
 #define DLOCK_PAGE_H
@@ -35,13 +35,13 @@ struct page_end {
 	struct fault why;
 };
 
-/* Who has written what to --log: whichever of front and keeper sets a flag writes that line. */
+/* The lines of --log: whichever of front and keeper sets a flag writes that line. */
 struct page_log {
 	_Atomic uint64_t token; /* of the grant; written by the keeper */
 	_Atomic bool granted, ended;
 };
 
-/* What the front does that the keeper has to know; written by the front. */
+/* The front's doings that the keeper has to know; written by the front. */
 struct page_front {
 	/*
 	 * The live line, which goes before the command writes.  It spares each grant an
@@ -84,7 +84,7 @@ void page_free(struct page *);
 void page_put_ending(struct page *, const struct ending *);
 struct ending page_ending(const struct page *);
 
-/* What the watch looks at, as it is now. */
+/* Copies what the watch looks at, as it is now. */
 struct watch_page page_view(const struct page *, bool granted);
 
 /* The server's name, not cleaned; "" while it is not known. */

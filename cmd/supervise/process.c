@@ -20,7 +20,10 @@
 
 static int reserve = -1; /* closed to open a file where there is no other descriptor */
 
-/* What process_find_self() has found of this process.  It stands here to be on one page with `reserve`. */
+/*
+ * This process, as process_find_self() has found it.  It stands here to be on one page with
+ * `reserve`.
+ */
 static struct process us = {.pid = -1};
 
 void

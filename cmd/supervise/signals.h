@@ -13,7 +13,7 @@
 /* Which process has got it. */
 enum signal_getter { BY_FRONT, BY_KEEPER, BY_ASKER /* of a hold: cmd/hold.c */ };
 
-/* Whom else it has reached. */
+/* The processes that it has reached as well. */
 enum signal_reach {
 	REACH_UNKNOWN,
 	REACH_US,    /* that process alone */
@@ -73,7 +73,7 @@ enum signal_deed {
 enum signal_deed signal_decide(const struct signal_case *);
 
 /*
- * Whom a signal has reached, by its si_code: where nothing else tells.  `leads`: the process
+ * Tells by its si_code whom a signal has reached, where nothing else tells.  `leads`: the process
  * that has got it leads its session.
  */
 enum signal_reach signal_reach_by_code(int sig, int code, bool leads);

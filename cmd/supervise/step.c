@@ -27,7 +27,7 @@ keep_init(struct keep *k, const struct terms *terms, uint64_t seed)
 	};
 }
 
-/* What attempts are measured by: a lease for ever is still looked at now and then. */
+/* The length that attempts are measured by: a lease for ever is still looked at now and then. */
 static int64_t
 span(const struct keep *k)
 {
@@ -91,7 +91,7 @@ lose(struct keep *k, enum loss how)
 }
 
 /*
- * Has all ended that may run only under the lock?  Those that have joined need not be below us:
+ * Has all ended that may run only under the lock?  Runs that have joined need not be below us:
  * as long as the lock is ours, it is theirs.  When it is not, they are told, and keep our
  * deadlines themselves; one that is frozen is waited for until kill_at.
  */

@@ -132,7 +132,7 @@ struct keep_lease {
 	bool revoked;  /* we have been asked to give it up */
 };
 
-/* What runs under the lock, and how far stopping it has come. */
+/* The processes under the lock, and how far stopping them has come. */
 struct keep_tree {
 	instant started_at;    /* of the command; NEVER: not yet */
 	bool gone;             /* the command was reaped (or never lived) */
@@ -144,7 +144,7 @@ struct keep_tree {
 	instant killing_since; /* NEVER: not yet */
 };
 
-/* What remains when the command has ended: to keep the lock, to give it back. */
+/* The rest when the command has ended: to keep the lock, to give it back. */
 struct keep_after {
 	instant keep_until; /* --min-hold, ours or that of one that joined */
 	bool checked;       /* lingering: asked the server once more after the command */
@@ -152,7 +152,7 @@ struct keep_after {
 	bool hurry;         /* a release that is not answered is not asked for again */
 };
 
-/* What kind of lock it is; set by the keeper as it learns of it. */
+/* The kind of lock; set by the keeper as it learns of it. */
 struct keep_lock {
 	bool several; /* keys: when one is lost, the others are still to be released */
 	bool nested;  /* an outer run has it, and keeps it for min_hold */
@@ -199,7 +199,7 @@ struct actions {
 void keep_init(struct keep *, const struct terms *, uint64_t seed);
 struct actions step(struct keep *, instant now, const struct event *);
 
-/* Has the lock slipped away?  What we were asked to give up is still ours. */
+/* Has the lock slipped away?  A lock that we were asked to give up is still ours. */
 bool keep_is_lost(const struct keep *);
 
 /*

@@ -145,8 +145,8 @@ read_all(int gate, char *at, size_t size)
 /* ---- the environment ---- */
 
 /*
- * What systemd(1) says to the process that it starts, so that others take no notice.  Where it
- * is dlock that is meant, it is the command.
+ * Variables in which systemd(1) names the process that it starts, so that others take no notice.
+ * Where they name dlock, the command is meant.
  */
 enum { PIDS = 3 };
 static const char *const pid_names[PIDS] = {

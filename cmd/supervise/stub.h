@@ -20,7 +20,7 @@
 /* How far it has come, in the page; else the errno with which it failed. */
 enum { EXEC_NOT_CALLED, EXEC_CALLED = -1 };
 
-/* What comes through the gate: "go", and behind it n bytes: NAME=VALUE, each with its NUL. */
+/* The message through the gate: "go", and behind it n bytes: NAME=VALUE, each with its NUL. */
 struct go {
 	instant
 	    latest; /* to begin later is to fail with ETIME; looked at after the last byte */
@@ -30,7 +30,7 @@ struct go {
 /* So many bytes pass the gate at once, with "go". */
 #define GO_AT_ONCE (PIPE_BUF - sizeof(struct go))
 
-/* What its functions need on their stack, but for arrays that grow with the words. */
+/* Its functions need so much on their stack, but for arrays that grow with the words. */
 enum { STUB_STACK = 16384 };
 
 struct stub {
@@ -52,7 +52,7 @@ struct stub {
  */
 pid_t stub_fork(struct stub *, size_t told_room);
 
-/* What it does, of a struct stub.  Returns the status of its process if there is no command. */
+/* Does all of it, of a struct stub.  Returns the status of its process if there is no command. */
 int stub_run(void *stub);
 
 #endif

@@ -14,8 +14,8 @@ struct sweep {
 	struct aim aim;
 	bool spares_outsider; /* the process itself gets no signal */
 	/*
-	 * Of those that are new, one that was born then or later (clock ticks) has an outsider's
-	 * answer to the signal to do, and does not get it; 0: all get it.
+	 * A new one that was born then or later (clock ticks) has an outsider's answer to the
+	 * signal to do, and does not get it; 0: all get it.
 	 */
 	unsigned long long answers;
 	pid_t root, command, had, outsider; /* as /proc numbers them; 0: none */

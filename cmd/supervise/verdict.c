@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* What is shown of things from outside. */
+/* Things from outside, as they are shown. */
 struct shown {
 	struct clean key, words, where;
 	char command[200];
@@ -28,7 +28,7 @@ verdict_decide(struct verdict *v, int status, const char *name, const char *fmt,
 	va_end(ap);
 }
 
-/* What has not happened when there is no lock. */
+/* Says what has not happened when there is no lock. */
 static const char *
 nothing(const struct params *p)
 {
@@ -81,7 +81,7 @@ unreachable(
 	    s->key.text, s->words.text, tried, nothing(p));
 }
 
-/* What became of the lock when the command did not end by itself. */
+/* Says what became of the lock when the command did not end by itself. */
 static const char *
 after(const struct ending *e)
 {
@@ -127,7 +127,7 @@ verdict_refused(struct verdict *v, const struct params *p, const struct ending *
 		    e->value == RC_SYSTEM && e->unconfirmed ? after(e) : "");
 }
 
-/* What a loss has stopped: the command, or the process for which the lock was held. */
+/* Says what a loss has stopped: the command, or the process for which the lock was held. */
 static const char *
 write_stopped(const struct params *p, const struct ending *e, char *out, size_t size)
 {

@@ -28,7 +28,7 @@ struct verdict {
 	pid_t pid;
 };
 
-/* What the front has heard of it all. */
+/* The front's knowledge of it all. */
 struct heard {
 	const char *words; /* the backend's, of the call that decided the ending */
 	const char *where; /* the server; "" if that is not known */
@@ -44,13 +44,13 @@ struct heard {
 	int64_t waited;    /* how long we tried */
 };
 
-/* What a run with this ending exits with; STATUS_NONE if nothing was run. */
+/* The exit status of a run with this ending; STATUS_NONE if nothing was run. */
 int verdict_status(const struct ending *);
 
 /* The same for who remembers it: has the command come to its own end, or that of --max-run? */
 struct outcome verdict_outcome(const struct ending *);
 
-/* What `ending` means to the user. */
+/* Tells what `ending` means to the user. */
 struct verdict verdict_of(
     const struct params *, const struct ending *, const struct heard *);
 

@@ -125,7 +125,7 @@ waiting_state(const struct waiting *g, bool still, char *out)
 	return out;
 }
 
-/* What we wait for: the server, if we have not heard of anybody yet, or the holder. */
+/* Says what we wait for: the server, if we have not heard of anybody yet, or the holder. */
 static void
 describe_cause(const struct waiting *g, char *out)
 {

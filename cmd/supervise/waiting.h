@@ -19,7 +19,7 @@ struct waiting_line {
 	instant next; /* when waiting_tick() has something to do */
 };
 
-/* What has been heard of the lock. */
+/* The state of the lock, as it was last heard. */
 struct waiting_seen {
 	const char *key; /* of ours, that is waited for */
 	const char
@@ -55,7 +55,7 @@ void waiting_pause(struct waiting *);
 /* Erases the live line and stops; with a token, says that it was got after a long wait. */
 void waiting_end(struct waiting *, uint64_t token);
 
-/* What follows the name of a busy lock, into out[HELD_BYTES]: held_says().  Returns out. */
+/* Writes what follows the name of a busy lock, into out[HELD_BYTES]: held_says().  Returns out. */
 const char *waiting_state(const struct waiting *, bool still, char *out);
 
 #endif

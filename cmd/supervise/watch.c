@@ -1,7 +1,7 @@
 /* watch.c - decides whether the keeper is late, and what the front does about it. */
 #include "watch.h"
 
-/* What is due when.  Of those that are due, the first counts. */
+/* A duty, and when it is due.  The first of several that are due counts. */
 struct timer {
 	instant at;
 	enum duty duty;

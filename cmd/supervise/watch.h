@@ -29,7 +29,7 @@
 /* for a keeper that has to leave the queue */
 #define INTERRUPT_PATIENCE (1500 * NS_PER_MS)
 
-/* What the shared page says at one moment. */
+/* The shared page at one moment. */
 struct watch_page {
 	bool granted, finished, stopping;
 	instant term_at, kill_at, alive_at;

@@ -57,7 +57,10 @@ hide_words(void)
 	prctl(PR_SET_NAME, NAME);
 }
 
-/* What has come and was not asked for yet: of each signal how often, and from whom the last one. */
+/*
+ * Signals that have come and were not asked for yet: of each how often, and from whom the last
+ * one.
+ */
 struct arrivals {
 	unsigned came[_NSIG];
 	pid_t from[_NSIG];
@@ -209,7 +212,7 @@ is_cancelled_here(int sig)
 
 /*
  * The witness has one that cancels this one, and cannot tell which came first.  We can: if it is
- * later we have yet to read it.  Else it has suspended or continued us already.
+ * later we have yet to read it.  Otherwise it has suspended or continued us already.
  */
 static enum signal_reach
 reach_if_cancelled(struct witness *w, struct witness_question q)
