@@ -339,7 +339,7 @@ class PgBouncer(Server):
 class Tamper(Proxy):
     """A proxy that changes what the server says: `change(kind, body)` gives the messages to send instead of one.
 
-    kind is the message's letter (bytes), body what follows its length; a message in the result is (kind, body).
+    kind is the message's letter (bytes), body what follows its length; a message in the result is (kind, body), or bytes as they are sent.
     Nothing is changed before the first ReadyForQuery, unless early=True.
     """
 
@@ -365,7 +365,7 @@ class Tamper(Proxy):
                 break
             kind, body, state["rest"] = state["rest"][:1], state["rest"][5:size], state["rest"][size:]
             messages = self.change(kind, body) if state["ready"] else [(kind, body)]
-            out += b"".join(message(*m) for m in messages)
+            out += b"".join(m if isinstance(m, bytes) else message(*m) for m in messages)
             state["ready"] = state["ready"] or kind == b"Z"
         return out
 

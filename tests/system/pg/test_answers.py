@@ -334,8 +334,12 @@ NOTIFICATION = b"\0\0\0\1" + b"dlock_nobody\0" + b"x" * 7000 + b"\0"
 
 
 def before_rows(kind_, flood):
-    """Puts the flood before the first row of an answer, or at the door before the login is accepted."""
-    return lambda kind, body: [*flood, (kind, body)] if kind == kind_ else [(kind, body)]
+    """Puts the flood before the first row of an answer, or at the door before the login is accepted.
+
+    It is put together here: dlock takes a server for silent that does so for long when it is asked.
+    """
+    flood = b"".join(message(*m) for m in flood)
+    return lambda kind, body: [flood, (kind, body)] if kind == kind_ else [(kind, body)]
 
 
 # Made when they are needed: what stays in memory is copied by each fork of the process of tests.
