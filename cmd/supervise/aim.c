@@ -25,6 +25,12 @@ aim_send_by(int pidfd, const struct aim *a)
 	return true;
 }
 
+bool
+aim_leaves(const struct process *p, const struct aim *a)
+{
+	return (a->sig == SIGKILL || a->sig == SIGSTOP) && process_is_hold_front(p);
+}
+
 /*
  * The pid may be another process's since we looked: hold it fast, look again.  (Its parent
  * may differ by now: the one before it in the list has just got the same signal.)  A

@@ -27,6 +27,13 @@ void aim_send(pid_t, const struct aim *);
 bool aim_send_by(int pidfd, const struct aim *);
 
 /*
+ * Is it left to itself?  Where a tree is killed there may be a hold for a process that stands
+ * elsewhere.  If both of its guards were killed, that process would go on without its lock.  So the
+ * front of the hold is not: it sees the end of its keeper, stops that process, and ends.
+ */
+bool aim_leaves(const struct process *, const struct aim *);
+
+/*
  * To a process that a look has found.  Never hits another one that has its pid by now, where the
  * kernel has pidfds or /proc allows it: see aim.c.
  */

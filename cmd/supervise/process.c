@@ -312,6 +312,15 @@ process_is_hold(const struct process *p)
 	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
+bool
+process_is_hold_front(const struct process *p)
+{
+	struct process parent = {.pid = p->parent};
+
+	return process_is_hold(p) &&
+	    !(process_look_up(&parent) && process_is_named_hold(&parent));
+}
+
 /* pidfd_open(2) itself says nothing of the kind. */
 bool
 process_lacks_pidfd(int error)

@@ -109,6 +109,9 @@ bool process_is_named_hold(const struct process *);
 /* And is its program this one? */
 bool process_is_hold(const struct process *);
 
+/* Is it the front of a hold?  The keeper's parent is one. */
+bool process_is_hold_front(const struct process *);
+
 /* Has the kernel what it takes where /proc numbers processes otherwise than we do? */
 bool process_has_pidfds(void);
 

@@ -113,8 +113,12 @@ meet(struct sweep *s, struct process *p)
 		return;
 	}
 	s->alive++; /* also if it has died since: it may have started another */
-	s->moves |= !halted;
 	s->fresh |= !process_is_among(s->known, p);
+	if (aim_leaves(p, &s->aim)) {
+		aim_at(p, &(struct aim){.sig = SIGCONT});
+		return;
+	}
+	s->moves |= !halted;
 	if (s->aim.sig && !has_had_it(s, p) && !is_answer(s, p) &&
 	    !(p->state == 'T' && s->aim.sig == SIGSTOP))
 		aim_at(p, &s->aim);

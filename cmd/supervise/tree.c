@@ -84,7 +84,7 @@ signal_known(const struct aim *a)
 			continue;
 		grouped |= o && p.group == o->group;
 		if (!process_is_dead(&p) && !process_is_among(a->spared, &p) &&
-		    !(o && process_is_hold(&p)))
+		    !aim_leaves(&p, a) && !(o && process_is_hold(&p)))
 			aim_at(&p, a);
 	}
 	if (grouped && o->group && o->whole && process_self() == getpid())

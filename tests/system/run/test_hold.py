@@ -899,6 +899,17 @@ def test_both_are_killed(family, where, dlock):
     assert family.popen.poll() is None
 
 
+def test_a_run_that_is_killed_with_a_hold_below_it(start, where):
+    """The hold is for a process outside that run, which does not go on without its lock."""
+    script = start("""$D run -k "$K2" --max-run 300ms --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
+mark on
+sleep 1000
+""", where)
+    script.popen.wait(PATIENCE)
+    assert f"dlock: lost {where.key()}: " in script.stderr() and not script.has("on")
+    wait_for(lambda: not holders(), what="the end of the hold")
+
+
 @pytest.mark.parametrize("victim", ["front", "keeper"])
 def test_those_whose_parent_has_ended(start, where, victim):
     """Who has been seen below it is stopped with it, though by then he descends from nobody."""
