@@ -61,20 +61,28 @@ def wait_for(condition, timeout=PATIENCE, what=None):
 PORTS = range(10000, 32000)
 PART = 1000  # of them for each process that runs tests
 _first_part = random.SystemRandom().randrange(len(PORTS) // PART)  # two runs on one machine seldom begin with the same
-_ports = PORTS
+
+
+def in_turn(ports):
+    """From any of them on: another run on this machine begins elsewhere."""
+    first = random.SystemRandom().randrange(len(ports))
+    return itertools.cycle([*ports[first:], *ports[:first]])
+
+
+_ports = in_turn(PORTS)
 
 
 def share_ports(number):
     """This process has those of its own: no other one takes the port of a server that is down for a while."""
     global _ports
     first = (_first_part + number) * PART % len(PORTS)
-    _ports = PORTS[first:first + PART]
+    _ports = in_turn(PORTS[first:first + PART])
 
 
 def free_port():
-    """Below those that clients are given, so that none of them takes it while a server restarts."""
+    """Below those that clients are given, so that none of them takes it while a server restarts; not given again for long."""
     while True:
-        port = random.SystemRandom().choice(_ports)
+        port = next(_ports)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port

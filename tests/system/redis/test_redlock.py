@@ -204,8 +204,7 @@ def test_a_hold_is_healed(dlock, make_masters):
     masters = make_masters(3, FORGETFUL)
     masters.known()
     holder = dlock.hold(masters.at(), "job", *LEASE)
-    votes = masters.votes()
-    assert len(set(votes)) == 1 and votes[0]
+    votes = wait_for(lambda: (votes := masters.votes()) and len(set(votes)) == 1 and all(votes) and votes, what="the vote of each: two are a grant")
     for server in masters.all:
         server.restart()
         wait_for(lambda: masters.votes() == votes, what="the vote that is asked for again")

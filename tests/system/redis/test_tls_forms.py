@@ -102,8 +102,7 @@ def test_every_master_of_redlock_is_asked_with_tls(dlock, make_tls_masters, auth
     trust = ("-O", f"cacert={authority.cert}")
     at = masters.at()
     holder = dlock.hold(at, "job", *trust, "-t", "3s", "-v")
-    votes = masters.votes()
-    assert len(set(votes)) == 1 and votes[0]
+    wait_for(lambda: len(votes := set(masters.votes())) == 1 and votes != {None}, what="the vote of each: two of them are a grant")
     wait_for(lambda: holder.stderr().count("renew: ok") > 2, what="renewals")
     assert dlock.run("run", *at.words, *trust, "-n", "-k", "job", "--", "true").status == 75
     assert "held" in dlock.run("status", *at.words, *trust, "-k", "job").stdout
