@@ -34,7 +34,7 @@ export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is lef
 modest='{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 5 "$@"'
 
 echo "  TEST  with real servers, side by side; what runs and what has failed: $out/check-tests.log"
-setsid sh -c "$modest" modest "${MAKE:-make}" --no-print-directory -k units lint model fuzz-smoke >"$out/check-tools.log" 2>&1 </dev/null &
+setsid sh -c "$modest" modest "${MAKE:-make}" --no-print-directory -k -j2 units lint model fuzz-smoke >"$out/check-tools.log" 2>&1 </dev/null &
 tools=$!
 
 # A shell has its background jobs ignore SIGINT; tests, and what they test, must not.
