@@ -1034,7 +1034,8 @@ def asked():  # what the next stop would merge with the next fg has been taken b
         with open(f"/proc/{pid}/status") as f:
             if int(dict(line.split(":", 1) for line in f)["ShdPnd"], 16) & 1 << signal.SIGCONT - 1:
                 return False
-    return True
+    with open(f"/proc/{job}/stat") as f:  # it sleeps when it has asked its witness, or needs none
+        return f.read().rsplit(")", 1)[1].split()[0] != "R"
 
 for _ in range(40):
     assert os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
