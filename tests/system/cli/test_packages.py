@@ -375,7 +375,7 @@ def test_a_program_that_needs_an_abi_is_not_packed(tmp_path):
 
 # ---- in fresh systems: make check-all ----
 
-# Nobody's process is seen there; only the network and its packages are this machine's.
+# Nobody's process is seen there, and whoever is interrupted leaves no mounts; only the network and its packages are this machine's.
 APART = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 QUIETLY = 'quietly() { "$@" >/root/log 2>&1 || { cat /root/log; exit 1; }; }\n'
 TRY = """
@@ -414,7 +414,7 @@ def in_fresh(suite, tmp_path, script, *files, packages="ca-certificates", foreig
              f"--customize-hook=copy-in {tmp_path}/try {' '.join(map(str, files))} /root",
              "--customize-hook=echo BEGIN; chroot $1 sh -eu /root/try", f"--customize-hook=copy-out /root/out {tmp_path}", suite, "-"]
     done = subprocess.run(words, env={**ENV, "DEBIAN_FRONTEND": "noninteractive", "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=1200, check=False)
+                          text=True, timeout=3000, check=False)
     if not foreign and "BEGIN" not in done.stdout and re.search("Could not resolve|Could not connect|Failed to fetch", done.stdout):
         pytest.skip(f"{suite} cannot be fetched")
     assert done.returncode == 0, done.stdout
@@ -566,7 +566,7 @@ def released(source, tmp_path_factory):
     tree = directory / "tree"  # nothing else is built there meanwhile
     tree.mkdir()
     said_by("tar", "-C", tree, "--strip-components=1", "-xzf", source)
-    said_by("make", "-s", "-C", tree, "release", env={**ENV, "MAINTAINER": MAINTAINER}, timeout=3000)
+    said_by(*APART, "make", "-s", "-C", tree, "release", env={**ENV, "MAINTAINER": MAINTAINER, "TMPDIR": str(directory)}, timeout=3000)
     said_by("sha256sum", "--quiet", "-c", "SHA256SUMS", cwd=tree / "build/release")
     return tree / "build/release"
 
