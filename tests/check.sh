@@ -27,7 +27,7 @@ end()
 	exit "$1"
 }
 
-[ "${DLOCK_TEST_FULL:-}" ] || export LINT_QUICK=1
+[ "${DLOCK_TEST_FULL:-}" ] || export LINT_QUICK=1 MODEL_TRUST=1
 export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is left
 # Linux gives each session a share of its own, where the kernel groups by sessions.  Both
 # are given back after the tests: a busy machine would leave nothing to the tools for ever.

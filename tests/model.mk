@@ -1,7 +1,8 @@
 # model.mk - what spin finds in the models of tests/model/*.pml, whose heads say what is checked.
 #
 #	make model        3 clients and one fault, keeper and front with one; and that what
-#	                  is made wrong on purpose is found
+#	                  is made wrong on purpose is found.  make check runs what tests/model/proved.txt
+#	                  does not know of yet: who changes a model runs this, which writes there
 #	make model-full   more of all; minutes, and up to MODEL_MEMORY MB
 
 model = @mkdir -p $(O)/model; CC='$(CC)' tests/model/run.sh $(O)/model
