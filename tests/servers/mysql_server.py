@@ -16,7 +16,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
 import databases
 from pg import account, make_directory, run_as
 from proxy import DOWN, Proxy
-from support import RemotePlace, Server, at_end
+from support import OF_SESSIONS, RemotePlace, Server, at_end
 
 USER, DB = "app", "app"  # an ordinary user, who may do all in this database and in those that tests make
 SCRIPTS = "/usr/share/m*/m*_"  # MariaDB 11 calls mariadb what was called mysql
@@ -298,12 +298,7 @@ class BoundMysqlPlace(MysqlPlace):
     """Locks that end with their session."""
 
     fair = whole_record = False
-    ordinarily = {"test_capabilities", "test_command_is_told_about_its_lock", "test_contenders_never_overlap",
-                  "test_expired_wait_is_75_and_blocks_nobody", "test_interrupted_waiter_dies_of_the_signal_and_leaves_the_queue",
-                  "test_killed_keeper_takes_the_whole_tree_along", "test_killed_waiter_blocks_nobody_for_long",
-                  "test_nonblock_says_who_holds_it", "test_one_of_several_is_taken_away", "test_tokens_grow_after_a_crash",
-                  "test_waiter_killed_as_it_is_served_blocks_nobody_for_long", "test_what_a_mode_cannot_it_refuses",
-                  "test_who_holds_it", "test_looking_changes_nothing", "test_wait_ends_when_the_lock_is_given_back", "test_force"}
+    ordinarily = OF_SESSIONS
 
     def take_away(self, keys, key):
         sessions = self.server.sessions()[-len(keys):]  # they were begun in the order of their keys

@@ -20,7 +20,7 @@ with contextlib.suppress(ImportError):  # without it no test is run that needs i
 
 import databases
 from proxy import TARGETS, UP, Proxy
-from support import ROOT, RemotePlace, Server, at_end, children_of, is_alive, kill, servers, wait_for
+from support import OF_SESSIONS, ROOT, RemotePlace, Server, at_end, children_of, is_alive, kill, servers, wait_for
 
 USER, DB = "app", "app"  # an ordinary role, which owns its database
 TESTS = "tests"  # what kept connections call themselves
@@ -442,6 +442,10 @@ class PooledPgPlace(PgPlace):
     """The same, with a pooler in between that gives each transaction another connection."""
 
     id = "pg-pooled"
+    ordinarily = OF_SESSIONS | {"test_waiters_are_served_in_order", "test_mixed", "test_limit_in_torment", "test_polite_breaks_at_any_moment",
+                                "test_of_two_grants_that_exclude_each_other_the_later_has_the_greater_token", "test_keys_are_no_sql",
+                                "test_a_freeze_holds_who_waits_already", "test_the_end_counts_and_not_its_number", "test_all_jobs_are_listed",
+                                "test_of_twenty_at_once_the_last_one_runs", "test_a_dead_waiter_is_none"}
 
     def __init__(self, request):
         super().__init__(request)
@@ -459,6 +463,13 @@ class PooledPgPlace(PgPlace):
 
 class BoundPgPlace(PgPlace):
     """Locks that end with their session."""
+
+    ordinarily = OF_SESSIONS | {"test_of_two_grants_that_exclude_each_other_the_later_has_the_greater_token", "test_keys_are_no_sql",
+                                "test_stopped_command_is_gone_before_the_next_one_starts", "test_a_dead_waiter_is_none",
+                                "test_a_server_that_hangs_does_not_stretch_a_wait", "test_restart_costs_the_command",
+                                "test_terminated_session_ends_the_command_at_once", "test_waiter_survives_a_partition",
+                                "test_where_nothing_can_be_frozen_it_is_refused", "test_without_a_queue_the_newest_is_not_known",
+                                "test_who_cannot_remember_says_so", "test_where_no_run_can_be_remembered_a_file_says_it_in_vain"}
 
     def take_away(self, keys, key):
         sessions = self.server.sessions()[-len(keys):]  # they were begun in the order of their keys
