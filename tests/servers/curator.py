@@ -5,6 +5,7 @@ import os
 import subprocess
 import threading
 
+from once import made_once
 from support import PATIENCE, ROOT
 
 JARS = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "slf4j-api",
@@ -12,12 +13,12 @@ JARS = ["curator-recipes", "curator-framework", "curator-client", "zookeeper", "
 SMALL = ["-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
-def compile_curator(directory):
-    """The class path of Curator and of Curator.java, compiled into this directory."""
-    jars = [f"/usr/share/java/{name}.jar" for name in JARS]
-    subprocess.run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", ":".join(jars), "-d", directory,
-                    os.path.join(ROOT, "tests", "servers", "Curator.java")], check=True)
-    return ":".join([*jars, str(directory)])
+def compile_java(name, jars):
+    """The class path of these jars of Debian's and of servers/NAME.java, which is compiled once in a run of the tests."""
+    path = ":".join(f"/usr/share/java/{jar}.jar" for jar in jars)
+    source = os.path.join(ROOT, "tests", "servers", f"{name}.java")
+    return path + ":" + made_once(name, lambda directory: subprocess.run(
+        ["javac", "-J-XX:TieredStopAtLevel=1", "-cp", path, "-d", directory, source], check=True))
 
 
 class Curator:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curator import Curator, compile_curator
+from curator import JARS, Curator, compile_java
 from support import At
 from zk import Tap
 
@@ -27,9 +27,9 @@ def tapped(at, make_proxy):
 
 
 @pytest.fixture(scope="module")
-def classpath(tmp_path_factory):
+def classpath():
     """Where Curator and the compiled Curator.java are."""
-    return compile_curator(tmp_path_factory.mktemp("classes"))
+    return compile_java("Curator", JARS)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import subprocess
 import pytest
 from kazoo.security import make_digest_acl
 
-from support import PATIENCE, ROOT, wait_for
+from curator import compile_java
+from support import PATIENCE, wait_for
 from zk import nodes
 
 JARS = ["zookeeper-recipes-lock", "zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop"]
@@ -42,18 +43,15 @@ def words(at):
 
 
 @pytest.fixture(scope="module")
-def write_lock(tmp_path_factory, zk_server):
+def write_lock(zk_server):
     """Starts the Java recipe on a path."""
-    jars = [f"/usr/share/java/{name}.jar" for name in JARS]
-    if not os.path.exists(jars[0]) or not shutil.which("javac"):
+    if not os.path.exists(f"/usr/share/java/{JARS[0]}.jar") or not shutil.which("javac"):
         pytest.skip("no ZooKeeper recipes, or no javac (apt install libzookeeper-java libslf4j-java default-jdk-headless)")
-    classes = tmp_path_factory.mktemp("recipes")
-    subprocess.run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", ":".join(jars), "-d", classes,
-                    os.path.join(ROOT, "tests", "servers", "WriteLock.java")], check=True)
+    classpath = compile_java("WriteLock", JARS)
     started = []
 
     def start(path):
-        process = subprocess.Popen(["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join([*jars, str(classes)]),
+        process = subprocess.Popen(["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath,
                                     "WriteLock", f"127.0.0.1:{zk_server.port}", path],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
