@@ -12,7 +12,7 @@
 # $(O)/dlock-forgets a Redlock that counts the votes of masters that have just restarted,
 # $(O)/dlock-brief one with leases of 3 s at most.
 
-FUZZ_SMOKE_SECONDS ?= 2
+FUZZ_SMOKE_SECONDS ?= 1
 FUZZ_SECONDS ?= 60
 
 # ---- units ----

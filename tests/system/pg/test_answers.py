@@ -328,7 +328,7 @@ def test_an_answer_that_has_come_in_time_is_taken_however_late(dlock, db, make_p
 
 # ---- too much ----
 
-MUCH = 64 << 20
+MUCH = 32 << 20
 LONG_ROW = data_row([b"x" * 60000])
 NOTIFICATION = b"\0\0\0\1" + b"dlock_nobody\0" + b"x" * 7000 + b"\0"
 

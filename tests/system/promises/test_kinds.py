@@ -309,7 +309,7 @@ PAIRS = {
 def test_opposite_orders(dlock, place, needs, witness, tmp_path, kinds):
     """Pairs of keys in opposite orders never deadlock"""
     needs(*(need_of(kind) for _, kind in PAIRS[kinds]))
-    eat(dlock, place, witness, tmp_path, PAIRS[kinds], size(25, 500) // (len(PAIRS[kinds]) // 2))
+    eat(dlock, place, witness, tmp_path, PAIRS[kinds], size(15, 500) // (len(PAIRS[kinds]) // 2))
 
 
 def test_philosophers(dlock, place, witness, tmp_path):

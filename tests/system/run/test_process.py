@@ -448,11 +448,11 @@ def test_a_command_may_take_its_time_to_end(dlock, leased, script):
 
 @pytest.mark.parametrize("options, command, last", [
     ([], ["sleep", "100"], None),
-    ([], ["sh", "-c", "trap 'exit 0' TERM; while :; do :; done"], None),
-    (["--grace", "1s"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do :; done"], "TERM"),
-    (["--grace", "1s", "--signal", "USR1"], ["sh", "-c", "trap 'echo USR1' USR1; while :; do :; done"],
+    ([], ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.02; done"], None),
+    (["--grace", "1s"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do sleep 0.02; done"], "TERM"),
+    (["--grace", "1s", "--signal", "USR1"], ["sh", "-c", "trap 'echo USR1' USR1; while :; do sleep 0.02; done"],
      "USR1"),
-    (["--grace", "300ms", "--signal", "KILL"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do :; done"],
+    (["--grace", "300ms", "--signal", "KILL"], ["sh", "-c", "trap 'echo TERM' TERM; while :; do sleep 0.02; done"],
      None),
     (["--grace", "300ms"], ["sh", "-c", "trap '' TERM; setsid sleep 100 & sleep 100"], None),
     (["--grace", "300ms"], ["sh", "-c", "kill -STOP $$"], None),
