@@ -14,6 +14,7 @@
 #define OWNER "owner"
 #define FORCED "forced"
 #define FORCER "by"
+#define EARLIER "earlier"
 
 static const char *const words[] = {
     [STAGE_WAITING] = "waiting", [STAGE_WAITED] = "waited"};
@@ -131,25 +132,41 @@ data_read(const char *data)
 }
 
 void
-data_note_force(char out[DATA_BYTES], uint64_t token, const char *record)
+data_note_force(
+    char out[DATA_BYTES], const char *data, uint64_t token, const char *record)
 {
-	json_t *root = json_object();
+	json_t *root = json_object(), *before = read_object(data);
+	json_t *earlier = json_object_get(before, EARLIER);
 
+	earlier = json_is_array(earlier) ? json_incref(earlier) : json_array();
+	json_object_del(before, EARLIER);
+	if (number_in(before, FORCED, 0) > 0)
+		json_array_insert(earlier, 0, before);
 	json_object_set_new(root, FORCED, json_integer((json_int_t)token));
 	set_asker(root, FORCER, record);
-	if (!print_object(out, root))
-		*out = '\0';
+	if (json_array_size(earlier) > 0)
+		json_object_set(root, EARLIER, earlier);
+	*out = '\0';
+	while (!print_object(out, root) && json_array_size(earlier) > 0)
+		json_array_remove(earlier, json_array_size(earlier) - 1);
+	json_decref(earlier);
+	json_decref(before);
 	json_decref(root);
 }
 
 char *
 data_forcer(const char *data, uint64_t token)
 {
-	json_t *root = read_object(data);
-	const char *by = json_string_value(json_object_get(root, FORCER));
-	bool ours = (uint64_t)number_in(root, FORCED, 0) == token;
-	char *forcer = ours && by ? strdup(by) : NULL;
+	json_t *root = read_object(data), *note = root, *earlier, *by;
+	char *forcer = NULL;
+	size_t i;
 
+	earlier = json_object_get(root, EARLIER);
+	for (i = 0; note && (uint64_t)number_in(note, FORCED, 0) != token; i++)
+		note = json_array_get(earlier, i);
+	by = json_object_get(note, FORCER);
+	if (json_is_string(by))
+		forcer = strdup(json_string_value(by));
 	json_decref(root);
 	return forcer;
 }

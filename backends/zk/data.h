@@ -58,12 +58,14 @@ char *data_asker(const char *data);
 void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
 
 /*
- * For the lock's directory, if nothing else stands there: from which grant the lock was
- * taken by force, and by whom.
+ * For the lock's directory, in the place of `data`, which is such a note or empty: from which grant the
+ * lock was taken by force, and by whom; and the same of as many grants before as there is room for, since
+ * their holders may not have asked yet.
  */
-void data_note_force(char out[DATA_BYTES], uint64_t token, const char *record);
+void data_note_force(
+    char out[DATA_BYTES], const char *data, uint64_t token, const char *record);
 
-/* That record, to be freed, if it was that grant; else NULL. */
+/* The record of whoever took it from that grant, to be freed; NULL: nobody did. */
 char *data_forcer(const char *data, uint64_t token);
 
 /* Is it a number, as Python's int() reads it? */

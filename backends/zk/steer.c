@@ -183,24 +183,40 @@ remove_holder(struct steering *how, const struct holder *h, const struct change 
 }
 
 /*
- * With a note for a dlock in the lock's directory, so that it can say who did it; or else without,
- * as where other text stands there.
+ * With a note for a dlock in the lock's directory, so that it can say who did it.  *fits: there is room for
+ * one, since no other text stands there.
  */
 static enum rc
-force_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
+force_with_note(
+    struct steering *how, const struct holder *h, bool *fits, bool *done, struct fault *f)
 {
 	struct call *c = lockdir_ask(how->dir, ASK_GET, "", NULL);
 	char data[DATA_BYTES];
 	struct change note = {CHANGE_SET, how->dir->path, .data = data};
 	enum rc rc = call_await(c, how->until, f);
 
-	if (rc == RC_OK && c->code == ZOK && h->ours && !how->dir->layout->single &&
-	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0)) {
+	*fits = rc == RC_OK && c->code == ZOK && h->ours && !how->dir->layout->single &&
+	    (c->stat.dataLength == 0 || data_read(c->text).forced > 0);
+	if (*fits) {
 		note.version = c->stat.version;
-		data_note_force(data, (uint64_t)h->data->stat.czxid, how->record);
+		data_note_force(
+		    data, c->text, (uint64_t)h->data->stat.czxid, how->record);
 		rc = remove_holder(how, h, &note, done, f);
 	}
 	call_drop(c);
+	return rc;
+}
+
+/* Without a note where none can be written. */
+static enum rc
+force_holder(struct steering *how, const struct holder *h, bool *done, struct fault *f)
+{
+	bool fits = true;
+	enum rc rc = RC_OK;
+
+	/* between our look and our note another may have written one */
+	for (int i = 0; i < 3 && rc == RC_OK && fits && !*done; i++)
+		rc = force_with_note(how, h, &fits, done, f);
 	if (rc == RC_DENIED || (rc == RC_OK && !*done))
 		rc = remove_holder(how, h, NULL, done, f);
 	return rc == RC_DENIED ? steering_denied(how, h->path.at, f) : rc;

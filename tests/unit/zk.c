@@ -758,15 +758,35 @@ a_note_of_force_is_for_one_grant(void **state)
 	char data[DATA_BYTES], *forcer;
 
 	(void)state;
-	data_note_force(data, 7, "{\"who\":\"bob\"}");
+	data_note_force(data, "", 7, "{\"who\":\"bob\"}");
 	assert_true(data_read(data).forced > 0);
 	forcer = data_forcer(data, 7);
 	assert_string_equal(forcer, "{\"who\":\"bob\"}");
 	free(forcer);
 	assert_null(data_forcer(data, 8));
 	assert_null(data_forcer("{\"forced\":7}", 7));
+	assert_null(data_forcer("{\"forced\":8,\"earlier\":7}", 7));
 	assert_false(data_read("mine").forced > 0);
 	assert_false(data_read("{\"forced\":\"7\"}").forced > 0);
+}
+
+static void
+a_note_of_force_keeps_those_before(void **state)
+{
+	char data[DATA_BYTES] = "", next[DATA_BYTES], by[RECORD_BYTES], *forcer;
+
+	(void)state;
+	memset(by, 'b', sizeof by - 1);
+	by[sizeof by - 1] = '\0';
+	for (uint64_t token = 7; token < 20; token++) {
+		data_note_force(next, data, token, token < 15 ? "bob" : by);
+		memcpy(data, next, sizeof data);
+		forcer = data_forcer(data, token < 12 ? 7 : token - 1);
+		assert_string_equal(forcer, token < 16 ? "bob" : by);
+		free(forcer);
+	}
+	assert_null(data_forcer(data, 7)); /* there is no room for all */
+	assert_int_equal(data_read(data).forced, 19);
 }
 
 static void
@@ -1179,6 +1199,7 @@ main(void)
 	    cmocka_unit_test(a_mark_is_read_again),
 	    cmocka_unit_test(whatever_stood_there_is_marked),
 	    cmocka_unit_test(a_note_of_force_is_for_one_grant),
+	    cmocka_unit_test(a_note_of_force_keeps_those_before),
 	    cmocka_unit_test(a_freeze_has_a_name),
 	    cmocka_unit_test(a_freeze_holds_back_whoever_is_first),
 	    cmocka_unit_test(numbers_need_no_resolver),

@@ -370,6 +370,25 @@ def test_force_before_a_release_whose_answer_is_lost(dlock, at, tapped, words):
         assert dlock.run("run", *at.words, "-k", "job", *words, "--", "echo", "ran").stdout == "ran\n"
 
 
+def test_force_of_two_in_a_row_before_a_release_whose_answer_is_lost(dlock, at, tapped):
+    """The first of them has not asked yet who did it when the next one has lost the lock as well."""
+    place, _, tap = tapped
+    holder, late = dlock.contend(place, "job", command=("cat",)).held(), []
+
+    def force_both(_):
+        if not late:
+            revoke(at, next(e for e in each(at, "job") if e["kind"] == "holder"), "force")
+            late.append(dlock.hold(at, "job"))
+            revoke(at, next(e for e in each(at, "job") if e["kind"] == "holder"), "force")
+
+    tap.on((DELETE,), force_both)
+    tap.lose((DELETE,), 1)
+    done = holder.finish()
+    assert tap.has_acted and tap.has_lost
+    assert done.status == 79 and "broken by bob@office" in done.stderr, done
+    assert late[0].wait().status == 79
+
+
 @pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
 def test_note_of_who_has_forced_it(dlock, at, data):
     """It is kept in the lock's directory, if nothing of others stands there, and meant for one grant."""
@@ -383,7 +402,8 @@ def test_note_of_who_has_forced_it(dlock, at, data):
         ours = data != b"an application's own"
         done = holder.wait()
         assert done.status == 79 and ("bob@office" in done.stderr) == ours and "eve" not in done.stderr
-        assert (json.loads(c.get(at.job)[0]) == {"forced": token, "by": BOB}) if ours else c.get(at.job)[0] == data
+        earlier = {"earlier": [json.loads(data)]} if b"eve" in data else {}
+        assert (json.loads(c.get(at.job)[0]) == {"forced": token, "by": BOB, **earlier}) if ours else c.get(at.job)[0] == data
         second = dlock.hold(at, "job")
         own = f"{at.job}/{nodes(c, at.job)[0]}"
         wait_for(lambda: c.exists(own).version > 0, what="a renewal")
