@@ -118,13 +118,14 @@ $(O)/dlock: $(OBJECTS)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(HARDEN_LD) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# This file changes with flags and backends, and all objects depend on it.
+# This file changes with flags and backends, and all objects depend on it; not with the directory, which they do not name.
+FLAGS = $(subst $(CURDIR),.,$(CC) $(ALL_CFLAGS))
 $(O)/flags: FORCE
 	@$(can_build) || { echo "dlock needs a C compiler, pkg-config and jansson, and for each backend its library; on Debian:"; \
 	$(if $(ARCH),echo "    dpkg --add-architecture $(ARCH)"; echo "    apt-get update";) \
 	echo "    apt-get install --no-install-recommends $(BUILD_PACKAGES)"; exit 1; }
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' >$@
 FORCE:
 .SECONDARY: $(MADE) $(O)/none # (an empty list would mean every file)
 
