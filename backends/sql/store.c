@@ -267,8 +267,10 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 
 		if (rc != RC_AGAIN || now >= until)
 			return rc;
-		if (db->unreplicated)
+		if (db->unreplicated) {
+			db->again = true; /* it may stand, without its standby */
 			continue;
+		}
 		if (sql_is_failure(db, SQL_LOST_RACE) && now < races_end) {
 			/* it has changed nothing: a moment, not the same for all */
 			now += 2 * NS_PER_MS + now % (18 * NS_PER_MS);

@@ -177,3 +177,19 @@ def test_a_grant_that_its_standby_does_not_have_is_none(dlock, fleet):
     assert not starter.running
     standby.resume()
     assert starter.held().finish().status == 0
+
+
+def test_a_release_that_its_standby_does_not_have_is_no_loss(dlock, fleet):
+    """It is asked for again, and finds what its own first question has done."""
+    primary, standby = fleet
+    run(dlock, primary.url)
+    holder = dlock.contend(At(primary.url), "job", "--once", "a", "-t", "30s", "-O", "connect-timeout=60s", command=("cat",)).held()
+    standby.pause()
+    holder.popen.stdin.close()
+    first = wait_for(lambda: waiting_for_a_standby(primary), what="the commit of the release")
+    primary.ask("SELECT pg_cancel_backend(%s)", first[0][0])
+    wait_for(lambda: holder.poll() is not None or waiting_for_a_standby(primary) != first, what="another one")
+    standby.resume()
+    done = holder.wait()
+    assert done.status == 0, done
+    assert dlock.run("run", "-u", primary.url, "-k", "job", "--once", "a", "--", "echo", "ran").stdout == ""
