@@ -352,7 +352,8 @@ claim_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 
 /*
  * Our node has gone, but an attempt to delete it went unanswered: was it that, or was the lock taken by
- * force before?  RC_AGAIN: nobody has answered that yet.
+ * force before?  RC_LOST: it was, a note says so.  RC_AGAIN: nobody knows, since a note may be missing or
+ * was not to be read.
  */
 static enum rc
 judge_gone(struct zk *z, instant until, struct fault *f)
@@ -363,8 +364,11 @@ judge_gone(struct zk *z, instant until, struct fault *f)
 
 	if (forcer)
 		rc = refuse_broken(z->base.host, f, RC_LOST, z->where, forcer);
-	else if (rc != RC_AGAIN && rc != RC_STOP)
-		rc = RC_OK;
+	else if (rc != RC_AGAIN && rc != RC_STOP) {
+		node_note(&z->node, EVENT_GONE); /* it is not asked for again */
+		rc = fault_set(
+		    f, RC_AGAIN, "%s closed the connection before it answered", z->where);
+	}
 	free(forcer);
 	call_drop(directory);
 	return rc;

@@ -426,6 +426,8 @@ node_delete(struct node *n, const struct change *more, size_t nmore, bool *refus
 			rc = delete_all(n, more, nmore, &failed, &code, until, f);
 	} while (
 	    rc == RC_OK && code == ZBADVERSION && failed == 0 && instant_now() < until);
+	if (rc == RC_OK && code == ZOK)
+		node_note(n, EVENT_GONE);
 	if (rc != RC_OK || code == ZOK)
 		return rc;
 	if (code == ZBADVERSION && failed == 0)

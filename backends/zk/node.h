@@ -156,6 +156,7 @@ void node_guard(struct node *);
 /*
  * It is to go, whichever it is, and what belongs to it; asks once.  `more` changes are
  * made in the same transaction; *refused: one of them cannot be, and nothing was done.
+ * RC_OK: it has gone, and the state is STATE_NONE if this attempt was the reason.
  * RC_LOST: it had gone before, though no earlier attempt at this could have been the
  * reason; or the session has expired, and so nobody knows whether it was there until an
  * earlier attempt.

@@ -389,6 +389,22 @@ def test_force_of_two_in_a_row_before_a_release_whose_answer_is_lost(dlock, at, 
     assert late[0].wait().status == 79
 
 
+@pytest.mark.parametrize("force", [True, False], ids=["forced", "plain"])
+def test_a_release_whose_answer_is_lost_is_not_confirmed(dlock, at, tapped, force):
+    """Without a note of force, nobody knows which of the two has removed the node."""
+    place, _, tap = tapped
+    with at.server.client() as c:
+        c.create(at.job, b"an application's own", makepath=True)
+        holder = dlock.contend(place, "job", command=("cat",)).held()
+        h = next(e for e in each(at, "job") if e["kind"] == "holder")
+        if force:
+            tap.on((DELETE,), lambda _: revoke(at, h, "force"))
+        tap.lose((DELETE,), 1)
+        done = holder.finish()
+    assert tap.has_lost and (done.status, "release was not confirmed" in done.stderr) == (0, True), done
+    assert dlock.run("run", *at.words, "-k", "job", "-n", "--", "true").status == 0
+
+
 @pytest.mark.parametrize("data", [b"", b"an application's own", b'{"forced":1,"by":"eve"}'], ids=range(3))
 def test_note_of_who_has_forced_it(dlock, at, data):
     """It is kept in the lock's directory, if nothing of others stands there, and meant for one grant."""
