@@ -5,7 +5,7 @@
 #	make mutants                 all of them; fifteen minutes on two cores
 #	make mutants NAME="a b"      some of them
 #	make mutants COMPILE=1       no test is asked: does each compile?  three minutes on two cores
-#	make mutants JOBS=4          four at a time; otherwise one more than there are cores, since tests mostly wait
+#	make mutants JOBS=4          four at a time; otherwise two more than there are cores, since tests mostly wait
 #
 # The source is copied and built once, then copied with what was built for each that works side by side.  A fault costs what
 # its file does: that is compiled, what it is a part of is linked, and afterwards the files that have changed come back, with
@@ -282,7 +282,7 @@ def main(names):
     faults = sorted((f for f in read_faults(FAULTS) if not names or f.name in names), key=lambda f: finders.get(f.name, "").startswith("unit "))
     what = compiles if os.environ.get("COMPILE") else asked
     cores = len(os.sched_getaffinity(0))
-    jobs = min(len(faults), int(os.environ.get("JOBS") or cores + (what is asked)))
+    jobs = min(len(faults), int(os.environ.get("JOBS") or cores + 2 * (what is asked)))
     pristine = COPIES / "pristine"
     copy_source(pristine)
     built = make(pristine, f"-j{cores}", *(["all"] if what is compiles else [*ALL, "units"]))
