@@ -180,7 +180,10 @@ front_finish(struct front *f, struct ending e, const char *words)
 	f->end.over = true;
 }
 
-static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE};
+static const struct ending silence = {.kind = END_LOST, .loss = LOSS_SILENCE},
+			   failed = {.kind = END_REFUSED, .value = RC_SYSTEM},
+			   came_too_late = {
+			       .kind = END_REFUSED, .value = RC_AGAIN, .too_late = true};
 
 /*
  * Kills all.  If the command, or the process of a hold, may have begun, that is a loss; else the
@@ -225,7 +228,8 @@ take_over(struct front *f, const char *why)
 		front_finish(f, e, why);
 		return;
 	}
-	kill_and_finish(f, (struct ending){.kind = END_REFUSED, .value = RC_SYSTEM}, why);
+	/* a loss before the command has begun: the keeper would have said so as well */
+	kill_and_finish(f, atomic_load(&f->page->end.lost) ? came_too_late : failed, why);
 }
 
 /* Says what is wrong with a keeper that is late.  Only /proc knows whether it is suspended. */

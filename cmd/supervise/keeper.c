@@ -311,6 +311,8 @@ acquire(struct keeper *k)
 		tell_skipped(k);
 	if (looks && (rc == RC_OK || rc == RC_STOP))
 		refused = look_before_go(k, rc);
+	if (rc == RC_OK && refused == RC_OK)
+		k->fault.text[0] = '\0'; /* an attempt before may have failed */
 	if (rc == RC_OK)
 		use_grant(k, refused);
 	else

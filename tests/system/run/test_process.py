@@ -20,7 +20,7 @@ import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
+from support import (DLOCK, PATIENCE, At, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
                      stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -1651,3 +1651,35 @@ def test_a_command_does_not_begin_on_a_look_that_is_old(dlock, files, tmp_path):
     done = dlock.run("run", *files.words, "-k", "job", "--unless-frozen", "all", "--", "echo", "ran", env={"LD_PRELOAD": shim})
     assert (done.status, done.stdout) == (69, "") and "too late to be used" in done.stderr, done
     assert is_free(dlock, files, key="job")
+
+
+def test_a_keeper_that_stands_still_as_it_ends_a_run_whose_command_has_not_begun(dlock, own_redis, tmp_path):
+    """Its front says that the grant came too late, as the keeper would have; not what an attempt before had met."""
+    shim = compile_shim(tmp_path, "still", """
+        #include <signal.h>
+        #include <stdio.h>
+        #include <sys/syscall.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+        static pid_t front;
+        __attribute__((constructor)) static void begin(void) { front = getpid(); }
+        ssize_t writev(int fd, const struct iovec *all, int n)
+        {
+            int pid = 0;
+            FILE *f = fopen("/proc/thread-self/children", "r");
+            if (f && fscanf(f, "%d", &pid) == 1) syscall(SYS_kill, pid, SIGSTOP);
+            return syscall(SYS_writev, fd, all, n);
+        }
+        int kill(pid_t pid, int sig)
+        {
+            if (getpid() != front) syscall(SYS_kill, getpid(), SIGSTOP);
+            return syscall(SYS_kill, pid, sig);
+        }""")
+    run = dlock.contend(At(own_redis.url), "job", *SHORT, command=("echo", "ran"), env={"LD_PRELOAD": shim})
+    wait_for(lambda: [p for p in children_of(run.keeper) if stat_of(p)[1] == "T"], what="the stub to stop")
+    own_redis.pause()
+    run.event("stopping")
+    assert stat_of(run.keeper)[1] == "T"
+    done = run.wait()
+    own_redis.resume()
+    assert (done.status, done.stdout) == (69, "") and "too late to be used" in done.stderr, done
