@@ -27,7 +27,8 @@ end()
 	exit "$1"
 }
 
-[ "${DLOCK_TEST_FULL:-}" ] || export LINT_QUICK=1 MODEL_TRUST=1
+share=1
+[ "${DLOCK_TEST_FULL:-}" ] || { export LINT_QUICK=1 MODEL_TRUST=1; share=3; }
 export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is left
 # Linux gives each session a share of its own, where the kernel groups by sessions.  Both
 # are given back after the tests: a busy machine would leave nothing to the tools for ever.
@@ -40,7 +41,7 @@ tools=$!
 # A shell has its background jobs ignore SIGINT; tests, and what they test, must not.
 # shellcheck disable=SC2086
 setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${LIMIT:-3600}" \
-	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-14}" --limit="${TEST_LIMIT:-300}" \
+	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-14}" --limit="${TEST_LIMIT:-300}" --share=$share \
 	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" $PYTEST "$@" tests/system </dev/null &
 tests=$!
 trap 'end 130' INT

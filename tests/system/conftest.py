@@ -1,6 +1,7 @@
 # Goal of this file: which tests are run, by the backends that they need, and the fixtures that all of
 # them share.  Those of a backend are in tests/servers/fixtures_*.py, those of a room in its conftest.py.
 
+import collections
 import contextlib
 import glob
 import importlib.util
@@ -69,6 +70,7 @@ results, scenarios, untested = Results(), {}, {}
 
 def pytest_addoption(parser):
     workers.add_options(parser)
+    parser.addoption("--share", type=int, default=1, help="each server runs one of so many cases of a test, and all servers together run all")
     parser.addoption("--seed", default=None, help="of all randomness in tests; that of a run is in its first lines")
 
 
@@ -142,6 +144,22 @@ def is_for_later(item):
     return (not FULL and any(item.originalname not in names for names in few)) or any(item.path.stem not in suites for suites in joined)
 
 
+def shared_out(items, n):
+    """Those of which another server runs the same case.
+
+    That is for what one backend does as another; a file has all cases, and so has the table of the kinds.
+    """
+    groups, left = collections.defaultdict(list), []
+    for item in items:
+        at = [p for p in params_of(item) if p in PLACES + OTHER_PLACES]
+        if len(at) == 1 and at[0] is not PLACES[0] and item.path.stem != "test_kinds":
+            groups[item.path, item.originalname, at[0]].append(item)
+    for (_, _, place), cases in groups.items():
+        turns = min(n, len(cases))
+        left += [item for i, item in enumerate(cases) if i % turns != (PLACES + OTHER_PLACES).index(place) % turns]
+    return left
+
+
 def pytest_collection_modifyitems(config, items):
     left = []
     for item in items:
@@ -154,6 +172,10 @@ def pytest_collection_modifyitems(config, items):
             left.append(item)
     without = set(map(id, left))
     kept = [item for item in items if id(item) not in without]
+    others = shared_out(kept, config.getoption("share"))
+    left += others
+    without = set(map(id, others))
+    kept = [item for item in kept if id(item) not in without]
     assert not [i.nodeid for i in kept if " at 0x" in i.nodeid], "an address in a test's id: it has another name each time"
     items[:] = kept
     config.hook.pytest_deselected(items=left)

@@ -109,6 +109,7 @@ def unpacked(source, tmp_path):
     return tmp_path / source.name.removesuffix(".tar.gz")
 
 
+@pytest.mark.full  # make release compares all that it makes, too
 def test_the_source_archive_is_the_same_each_time(source, unpacked, tmp_path):
     make("dist", f"DIST={tmp_path}/again", env={"TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"}, umask=0o077)
     assert one(tmp_path, "again/*").read_bytes() == source.read_bytes()
@@ -180,6 +181,7 @@ def test_the_package_says_what_it_needs(packages):
     assert symbols["Depends"] == f"dlock (= {version}-1)"
 
 
+@pytest.mark.full  # make release compares all that it makes, too
 def test_the_packages_are_the_same_each_time(packages, tmp_path):
     """On another file system, too, whose directories have other sizes."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path) as elsewhere:
