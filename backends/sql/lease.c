@@ -49,6 +49,7 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 		l->left_over = l->left_over || l->asked;
 		l->has_own = l->is_direct = l->has_slept = l->is_listening =
 		    l->hears_breaks = false;
+		l->lacking = 0;
 		*l->ahead = '\0';
 	}
 	l->asked = true;

@@ -19,6 +19,8 @@
 #define CHUNK (10 * NS_PER_S)
 /* and the first in the queue: less than a grant waits for it */
 #define CHUNK_FIRST (2500 * NS_PER_MS)
+/* without our wake-up lock for the first time, then twice as long each time */
+#define CHUNK_LACKING (20 * NS_PER_MS)
 #define A_BIT_LATER 5 /* ms: for the server's clock to be past the end of a lease */
 
 /* ---- what the server says ---- */
@@ -201,8 +203,13 @@ next_chunk(struct lease *l)
 
 	if (l->is_one_of_many)
 		return lease_place_pause(s, l->claim, 1);
-	return lease_place_chunk(
-	    s, l->claim, s->position == 1 || !l->has_own ? CHUNK_FIRST : CHUNK);
+	if (!l->has_own) {
+		/* one who has just looked whether we are there kept it from us: without it we are passed over */
+		l->lacking = instant_first(
+		    CHUNK_FIRST, l->lacking ? 2 * l->lacking : CHUNK_LACKING);
+		return lease_place_chunk(s, l->claim, l->lacking);
+	}
+	return lease_place_chunk(s, l->claim, s->position == 1 ? CHUNK_FIRST : CHUNK);
 }
 
 /* After a sleep in vain: is there reason to ask nevertheless? */

@@ -28,6 +28,10 @@ TESTS = "tests"  # what kept connections call themselves
 # Tests need no data after a crash of the machine; those that crash a server say safe=True.
 SETTINGS = {"max_connections": 300, "shared_buffers": "16MB", "max_wal_senders": 4, "log_min_messages": "warning",
             "log_line_prefix": "%m [%p] ", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
+# Has the waiter c no session, and so no wake-up lock?
+AWAY = """NOT EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND mode = 'ExclusiveLock' AND (classid::bigint << 32) | objid::bigint = dlock.wake_lock(c.owner))"""
 UNSAFE = {"fsync": "off", "full_page_writes": "off"}
 
 
@@ -220,6 +224,12 @@ class PgServer(Server):
     def asleep(self):
         """How many wait for an advisory lock."""
         return self.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'")
+
+    def lacking(self):
+        """How many wait whom others cannot see to be there, since their sessions lack the locks that show it."""
+        if self.value("SELECT to_regclass('dlock.claims') IS NULL"):
+            return 0
+        return self.value(f"SELECT count(*) FROM dlock.claims c WHERE slot IS NULL AND direct AND {AWAY}")
 
     # ---- its life ----
 

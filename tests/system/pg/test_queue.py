@@ -9,17 +9,12 @@ import time
 import pytest
 
 from faults import LEASE
-from pg import MODES, Tamper, pg_url
+from pg import AWAY, MODES, Tamper, pg_url
 from proxy import BOTH, DOWN, UP
-from support import DLOCK, At, is_free, run, wait_for
+from support import DLOCK, At, boottime, is_free, run, spent, wait_for
 
 
 # ---- in the queue ----
-
-AWAY = """NOT EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND granted AND objsubid = 1
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND mode = 'ExclusiveLock' AND (classid::bigint << 32) | objid::bigint = dlock.wake_lock(c.owner))"""
-
 
 def first_is_away(db, key="job"):
     """Has the first one in the queue no session, and so no wake-up lock?  None: nobody is in the queue."""
@@ -219,6 +214,24 @@ def test_a_wake_up_lock_that_somebody_keeps_costs_time_only(dlock, db):
     assert waiter.wait().status == 0
     taken.set()
     thief.join()
+
+
+def test_a_waiter_that_is_looked_for_as_it_comes_back_is_there_soon_after(dlock, db):
+    """Whoever looks has its wake-up lock for a moment, and without that it would be passed over for seconds."""
+    dlock.hold(At(db.url), "job")
+    dlock.contend(At(db.url), "job", command=("true",)).queued(1)
+    number, = db.ask("SELECT dlock.wake_lock(owner) FROM dlock.claims WHERE slot IS NULL")[0]
+    with contextlib.closing(db.connect()) as other, other.cursor() as look:
+        db.ask("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock'"
+               " AND (classid::bigint << 32) | objid::bigint = %s", number)
+        look.execute("SELECT pg_advisory_lock_shared(%s)", (number,))
+        wait_for(lambda: db.server.value("SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event = 'advisory'", db.name),
+                 what="its return")
+        assert first_is_away(db)
+        look.execute("SELECT pg_advisory_unlock_shared(%s)", (number,))
+        began = boottime()
+        wait_for(lambda: not first_is_away(db), what="its lock")
+        assert spent(began) < 1
 
 
 def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
