@@ -117,19 +117,20 @@ exit {status}
 """
 
 
-def check(commands, out, wait="", tests=0, tools=0):
+def check(commands, out, wait="", tests=0, tools=0, units=0):
     commands("python", TESTS.format(wait=wait, end=f"tests end with {tests}", status=tests))
-    commands("make", TESTS.format(wait=wait, end=f"tools end with {tools}", status=tools))
+    fails = f'case " $* " in *" units "*) exit {units};; *" units-have-failed"*) exit 2;; esac\n'
+    commands("make", fails + TESTS.format(wait=wait, end=f"tools end with {tools}", status=tools))
     return subprocess.Popen([f"{ROOT}/tests/check.sh", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env={**ENV, "PYTHON": commands.path / "python", "PATH": f"{commands.path}:{ENV['PATH']}"})
 
 
-@pytest.mark.parametrize("tests, tools", [(0, 0), (1, 0), (0, 2)])
-def test_check_fails_if_the_tests_or_the_tools_do_and_shows_both(commands, tmp_path, tests, tools):
-    running = check(commands, tmp_path, tests=tests, tools=tools)
+@pytest.mark.parametrize("tests, tools, units", [(0, 0, 0), (1, 0, 0), (0, 2, 0), (0, 0, 2)])
+def test_check_fails_if_the_tests_or_the_tools_do_and_shows_both(commands, tmp_path, tests, tools, units):
+    running = check(commands, tmp_path, tests=tests, tools=tools, units=units)
     said = running.communicate(timeout=60)[0]
-    assert running.returncode == (1 if tests or tools else 0)
-    assert said.count(f"tests end with {tests}") == said.count(f"tools end with {tools}") == 1
+    assert running.returncode == (1 if tests or tools or units else 0)
+    assert said.count(f"tests end with {tests}") == 1 and (units or said.count(f"tools end with {tools}") == 1)
     assert f"{tmp_path}/check-tests.log" in said.splitlines()[0]
 
 
