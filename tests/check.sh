@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh - what `make check` does once all is built: the black-box tests, many side by
-# side since they mostly wait (tests/servers/workers.py); and, with what these leave of
-# the processors, what reads and computes: units, lint, models, fuzzers.
+# side since they mostly wait (tests/servers/workers.py); beside them units, and then, with what
+# is left of the processors, what reads and computes: lint, models, fuzzers.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
@@ -34,7 +34,7 @@ export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is lef
 # Linux gives each session a share of its own, where the kernel groups by sessions.  Both
 # are given back after the tests: a busy machine would leave nothing to the tools for ever.
 # shellcheck disable=SC2016
-in_turn='"$@" units || failed=units-have-failed
+in_turn='failed=; "$@" units || failed=units-have-failed
 { echo 19 >/proc/self/autogroup; } 2>/dev/null
 exec nice -n 5 "$@" lint model fuzz-smoke $failed'
 

@@ -208,7 +208,7 @@ struct lease {
 	unsigned serial;        /* its */
 	bool is_direct;         /* nobody is between us and the server */
 	bool has_own;           /* it has our own wake-up lock */
-	int64_t lacking;        /* the last sleep without that; 0: there was none */
+	int64_t lacking;        /* ns: the last sleep without that; 0: there was none */
 	bool has_slept;         /* in the server */
 	bool is_listening;      /* a notification will come to it */
 	bool hears_breaks;      /* it has asked to be notified of one */

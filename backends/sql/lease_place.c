@@ -204,7 +204,7 @@ next_chunk(struct lease *l)
 	if (l->is_one_of_many)
 		return lease_place_pause(s, l->claim, 1);
 	if (!l->has_own) {
-		/* one who has just looked whether we are there kept it from us: without it we are passed over */
+		/* a session that looks for us has it for a moment; without it we are passed over */
 		l->lacking = instant_first(
 		    CHUNK_FIRST, l->lacking ? 2 * l->lacking : CHUNK_LACKING);
 		return lease_place_chunk(s, l->claim, l->lacking);

@@ -65,7 +65,7 @@ void data_mark(char out[DATA_BYTES], const char *data, const char *asker);
 void data_note_force(
     char out[DATA_BYTES], const char *data, uint64_t token, const char *record);
 
-/* The record of whoever took it from that grant, to be freed; NULL: nobody did. */
+/* The record of whoever took it from that grant, to be freed; NULL: that is not noted, and may have happened. */
 char *data_forcer(const char *data, uint64_t token);
 
 /* Is it a number, as Python's int() reads it? */

@@ -198,6 +198,9 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	if (atomic_load(&f->page->end.lost)) { /* the keeper was about to do this */
 		lost = page_ending(f->page);
 		why = f->page->end.loss.text;
+		/* before the command has begun: as the keeper would have said */
+		if (otherwise.kind == END_REFUSED)
+			otherwise = came_too_late;
 	}
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
@@ -228,8 +231,7 @@ take_over(struct front *f, const char *why)
 		front_finish(f, e, why);
 		return;
 	}
-	/* a loss before the command has begun: the keeper would have said so as well */
-	kill_and_finish(f, atomic_load(&f->page->end.lost) ? came_too_late : failed, why);
+	kill_and_finish(f, failed, why);
 }
 
 /* Says what is wrong with a keeper that is late.  Only /proc knows whether it is suspended. */

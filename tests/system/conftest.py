@@ -145,18 +145,21 @@ def is_for_later(item):
 
 
 def shared_out(items, n):
-    """Those of which another server runs the same case.
+    """Those of which another place runs the same case, so that each case is run somewhere.
 
     That is for what one backend does as another; a file has all cases, and so has the table of the kinds.
     """
-    groups, left = collections.defaultdict(list), []
+    tests, left = collections.defaultdict(lambda: collections.defaultdict(list)), []
     for item in items:
         at = [p for p in params_of(item) if p in PLACES + OTHER_PLACES]
-        if len(at) == 1 and at[0] is not PLACES[0] and item.path.stem != "test_kinds":
-            groups[item.path, item.originalname, at[0]].append(item)
-    for (_, _, place), cases in groups.items():
-        turns = min(n, len(cases))
-        left += [item for i, item in enumerate(cases) if i % turns != (PLACES + OTHER_PLACES).index(place) % turns]
+        if len(at) == 1 and item.path.stem != "test_kinds":
+            tests[item.path, item.originalname][at[0]].append(item)
+    for cases_at in tests.values():
+        servers = [place for place in cases_at if place is not PLACES[0]]
+        for number, place in enumerate(servers):
+            cases = cases_at[place]
+            turns = min(n, len(cases), n if PLACES[0] in cases_at else len(servers))
+            left += [item for i, item in enumerate(cases) if i % turns != number % turns]
     return left
 
 
