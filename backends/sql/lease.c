@@ -16,6 +16,9 @@ enum { ALIVE_MS = 9000 };
 
 #define FIRST_RENEWAL NS_PER_S /* when a holder asks to be notified of a break */
 
+/* without our wake-up lock for the first time, then twice as long each time */
+#define SPACE_FIRST (20 * NS_PER_MS)
+
 /* The columns of the answers, from the first behind those of lease.h on. */
 enum { TAKE_DIRECT = 1, TAKE_HAS_OWN, TAKE_FIELDS };
 enum {
@@ -73,8 +76,18 @@ lease_note_own(struct lease *l, const struct row *r, int field)
 {
 	bool has;
 
-	if (row_boolean(r, field, &has))
-		l->has_own = has;
+	if (!row_boolean(r, field, &has))
+		return;
+	l->has_own = has;
+	if (has)
+		l->lacking = 0;
+}
+
+int64_t
+lease_own_space(struct lease *l, int64_t most)
+{
+	l->lacking = instant_first(most, l->lacking ? 2 * l->lacking : SPACE_FIRST);
+	return l->lacking;
 }
 
 /*
@@ -504,12 +517,14 @@ listen_for_break(struct lease *l, instant sent, instant until)
 /*
  * A notification that has come before is answered by this renewal.  One that came along with the
  * answer no longer makes the descriptor readable, and a break may have come between the answer
- * and our listening: then the next renewal is early.
+ * and our listening: then the next renewal is early.  So it is without our wake-up lock, on which
+ * the next in the queue sleeps.
  */
 static enum rc
 lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 {
 	struct lease *l = lease_of(db);
+	int64_t space = instant_first(alert_space(l->claim->ttl), l->claim->ttl / 3);
 	enum rc rc, listening;
 	bool early;
 
@@ -520,8 +535,9 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 		return rc;
 	listening = rc == RC_OK ? listen_for_break(l, g->sent, until) : RC_AGAIN;
 	early = listening == RC_OK || was_notified(db) || !sql_is_connected(db);
-	g->soon = early ? instant_first(alert_space(l->claim->ttl), l->claim->ttl / 3)
-			: 0;
+	g->soon = early ? space : 0;
+	if (l->is_direct && !l->has_own && kind_is_exclusive(l->claim->kind))
+		g->soon = lease_own_space(l, space);
 	sql_watch(db);
 	return listening == RC_STOP ? RC_STOP : rc;
 }

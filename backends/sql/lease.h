@@ -208,7 +208,7 @@ struct lease {
 	unsigned serial;        /* its */
 	bool is_direct;         /* nobody is between us and the server */
 	bool has_own;           /* it has our own wake-up lock */
-	int64_t lacking;        /* ns: the last sleep without that; 0: there was none */
+	int64_t lacking;        /* ns: the last space without that; 0: there was none */
 	bool has_slept;         /* in the server */
 	bool is_listening;      /* a notification will come to it */
 	bool hears_breaks;      /* it has asked to be notified of one */
@@ -232,6 +232,12 @@ lease_of(const struct sql *db)
 	    .procedure = (name), .fields = (columns), SQL_VALUES(__VA_ARGS__)})
 
 /* ---- between the files of a lease ---- */
+
+/*
+ * When a session that lacks our wake-up lock asks for it again, in ns, `most` at most.  Whoever looks
+ * for us has that lock for a moment, and so has a session of ours whose connection has just ended.
+ */
+int64_t lease_own_space(struct lease *, int64_t most);
 
 /* What a call is told of the connection, behind its other values and in this order. */
 enum {

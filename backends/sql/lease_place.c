@@ -19,8 +19,6 @@
 #define CHUNK (10 * NS_PER_S)
 /* and the first in the queue: less than a grant waits for it */
 #define CHUNK_FIRST (2500 * NS_PER_MS)
-/* without our wake-up lock for the first time, then twice as long each time */
-#define CHUNK_LACKING (20 * NS_PER_MS)
 #define A_BIT_LATER 5 /* ms: for the server's clock to be past the end of a lease */
 
 /* ---- what the server says ---- */
@@ -203,12 +201,8 @@ next_chunk(struct lease *l)
 
 	if (l->is_one_of_many)
 		return lease_place_pause(s, l->claim, 1);
-	if (!l->has_own) {
-		/* a session that looks for us has it for a moment; without it we are passed over */
-		l->lacking = instant_first(
-		    CHUNK_FIRST, l->lacking ? 2 * l->lacking : CHUNK_LACKING);
-		return lease_place_chunk(s, l->claim, l->lacking);
-	}
+	if (!l->has_own) /* without it we are passed over */
+		return lease_place_chunk(s, l->claim, lease_own_space(l, CHUNK_FIRST));
 	return lease_place_chunk(s, l->claim, s->position == 1 ? CHUNK_FIRST : CHUNK);
 }
 

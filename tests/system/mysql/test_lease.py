@@ -9,6 +9,7 @@ import time
 import pymysql
 import pytest
 
+from databases import wait_for_renewals
 from faults import assert_refused
 from mysql_server import USER, AsMysql, mysql_url, on_galera
 from proxy import UP
@@ -526,6 +527,22 @@ def test_a_release_ends_nobody_who_has_slept_on_the_bell(dlock, made):
         assert cursor.fetchone() == (1,)
         cursor.execute("SELECT CONNECTION_ID()")
         assert cursor.fetchone() == (sleeper.thread_id(),)
+
+
+def test_a_holder_that_comes_back_without_its_bell_asks_again_soon(dlock, made):
+    """Its session of before may have it for a moment, or who looks; whoever waits for it would have to ask now and then."""
+    holder = dlock.hold(At(made.url), "job", "-v", "-t", "1h")
+    old, = made.sessions()
+    bell = "CONCAT('dlock:', (SELECT bell FROM dlock_holds))"
+    with made.connect() as other, other.cursor() as cursor, concurrent.futures.ThreadPoolExecutor() as pool:
+        taken = pool.submit(cursor.execute, f"SELECT GET_LOCK({bell}, 60)")
+        wait_for(lambda: made.server.asleep() == 1, what="another one that wants it")
+        made.server.kill_session(old)
+        taken.result()
+        wait_for_renewals(holder)
+        cursor.execute(f"SELECT RELEASE_LOCK({bell})")
+        wait_for(lambda: made.value(f"SELECT IS_USED_LOCK({bell})"), what="its bell")
+    assert holder.finish().status == 0
 
 
 def test_keys_are_bytes(dlock, made):

@@ -1,6 +1,7 @@
 # Goal of these tests: waiters on PostgreSQL keep their order through partitions and
 # deaths, and are no burden to the database, however many they are.
 
+import concurrent.futures
 import contextlib
 import signal
 import threading
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+from databases import wait_for_renewals
 from faults import LEASE
 from pg import AWAY, MODES, Tamper, pg_url
 from proxy import BOTH, DOWN, UP
@@ -232,6 +234,21 @@ def test_a_waiter_that_is_looked_for_as_it_comes_back_is_there_soon_after(dlock,
         began = boottime()
         wait_for(lambda: not first_is_away(db), what="its lock")
         assert spent(began) < 1
+
+
+def test_a_holder_that_comes_back_without_its_wake_up_lock_asks_again_soon(dlock, db):
+    """Its session of before may have it for a moment, or who looks; whoever waits for it would have to ask now and then."""
+    holder = dlock.hold(At(db.url), "job", "-v", "-t", "1h")
+    (number, old), = db.ask("SELECT dlock.wake_lock(owner), pid FROM dlock.claims, pg_locks WHERE locktype = 'advisory' AND granted")
+    with contextlib.closing(db.connect()) as other, other.cursor() as cursor, concurrent.futures.ThreadPoolExecutor() as pool:
+        taken = pool.submit(cursor.execute, "SELECT pg_advisory_lock(%s)", (number,))
+        wait_for(lambda: db.server.asleep() == 1, what="another one that wants it")
+        db.ask("SELECT pg_terminate_backend(%s)", old)
+        taken.result()
+        wait_for_renewals(holder)
+        cursor.execute("SELECT pg_advisory_unlock(%s)", (number,))
+        wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"), what="its lock")
+    assert holder.finish().status == 0
 
 
 def test_terminated_waiters_come_back_to_their_places(dlock, db, tmp_path):
