@@ -239,8 +239,12 @@ renew_lease_soon(int64_t soon)
 static void
 a_break_told_of_with_an_answer_is_not_overheard(void **state)
 {
-	struct lease lease = {
-	    .db = &db, .claim = &claim, .held = true, .token = 1, .is_direct = true};
+	struct lease lease = {.db = &db,
+	    .claim = &claim,
+	    .held = true,
+	    .token = 1,
+	    .is_direct = true,
+	    .has_own = true};
 
 	(void)state;
 	db.mode = &lease_mode;
@@ -258,17 +262,34 @@ a_break_told_of_with_an_answer_is_not_overheard(void **state)
 	db.serial++; /* another connection, of which nothing is known */
 	renew_lease_soon(0);
 	assert_int_equal(world.listened, 1);
-	lease.is_direct = true;
+	lease.is_direct = lease.has_own = true;
 	renew_lease_soon(NS_PER_S);
 	renew_lease_soon(0);
 	assert_int_equal(world.listened, 2);
 	db.serial++;
 	renew_lease_soon(0);
-	lease.is_direct = true;
+	lease.is_direct = lease.has_own = true;
 	world.sent -= 5 *
 	    NS_PER_S; /* the answer took the time that listening would need */
 	renew_lease_soon(0);
 	assert_int_equal(world.listened, 2);
+}
+
+static void
+a_holder_without_its_wake_up_lock_asks_again_soon(void **state)
+{
+	struct lease lease = {
+	    .db = &db, .claim = &claim, .held = true, .token = 1, .is_direct = true};
+
+	(void)state;
+	db.mode = &lease_mode;
+	db.own = &lease;
+	world.sent = instant_now();
+	for (int64_t ms = 20; ms <= 640; ms *= 2)
+		renew_lease_soon(ms * NS_PER_MS);
+	renew_lease_soon(NS_PER_S); /* as often as an alert may be followed */
+	lease.has_own = true;
+	renew_lease_soon(0);
 }
 
 static void
@@ -361,6 +382,8 @@ main(void)
 	    cmocka_unit_test_setup(a_lease_counts_from_its_request, begin),
 	    cmocka_unit_test_setup(
 		a_break_told_of_with_an_answer_is_not_overheard, begin),
+	    cmocka_unit_test_setup(
+		a_holder_without_its_wake_up_lock_asks_again_soon, begin),
 	    cmocka_unit_test_setup(a_late_beat_counts_from_when_it_left, begin),
 	    cmocka_unit_test_setup(a_session_is_watched_unless_it_is_lost, begin),
 	    cmocka_unit_test(a_job_is_granted_by_one_server_at_once),
