@@ -35,7 +35,7 @@ export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is lef
 # are given back after the tests: a busy machine would leave nothing to the tools for ever.
 # shellcheck disable=SC2016
 in_turn='failed=; "$@" units || failed=units-have-failed
-{ echo 19 >/proc/self/autogroup; } 2>/dev/null
+{ echo 10 >/proc/self/autogroup; } 2>/dev/null
 exec nice -n 5 "$@" lint model fuzz-smoke $failed'
 
 echo "  TEST  with real servers, side by side; what runs and what has failed: $out/check-tests.log"
