@@ -268,7 +268,8 @@ def test_a_failure_shows_its_whole_message():
     assert "\nthe fault\n" in re.sub(" *\n *", "\n", str(failure.value))
 
 
-@pytest.mark.parametrize("program, part", [("bench.py", "startup"), pytest.param("kinds.py", "keys", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("program, part", [("bench.py", "startup"), ("kinds.py", "keys")])
 def test_a_benchmark_gets_to_its_end(program, part):
     """Whatever the figures are: a missed target is marked, not fatal."""
     done = subprocess.run(["/usr/bin/python3", f"{ROOT}/tests/bench/{program}", "--quick", part],

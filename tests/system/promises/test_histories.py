@@ -24,7 +24,7 @@ import pytest
 from histories import History
 from history_sites import SITES, Site
 import support
-from support import FULL, PATIENCE, WANTED, children_of, descendants_of, kill, name_of, place_id, wait_for
+from support import FULL, PATIENCE, WANTED, children_of, descendants_of, kill, name_of, place_id, size, wait_for
 from token_order import check_grants
 from witness import LONG, Crowd, check_intervals, check_seen, compile_witness, read_seen
 
@@ -287,7 +287,7 @@ def test_no_overlap_in_a_crowd_on_pg(dlock, make_pg, witness, tmp_path):
     crowd = Crowd(witness, tmp_path / "crowd")
     assert dlock.run("run", *place, "--", "true").status == 0  # the schema is there
     started = [dlock.start("run", *place, "-w", "5m", "--wait-tree", "--", *crowd.witness(random.choice((2, 20, 50))))
-               for _ in range(300 if FULL else 150)]
+               for _ in range(size(75, 300))]
     killed, until = set(), time.monotonic() + SECONDS
     while time.monotonic() < until and any(s.popen.poll() is None for s in started):
         time.sleep(0.1)

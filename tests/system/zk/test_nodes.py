@@ -16,7 +16,7 @@ from kazoo.exceptions import LockTimeout, NoNodeError, NotEmptyError
 from kazoo.recipe.lock import Lock
 
 from faults import PATIENT, assert_refused
-from support import BRIEFLY, run, wait_for
+from support import BRIEFLY, run, size, wait_for
 from zk import DELETE, EXISTS, GET_CHILDREN, GET_CHILDREN2, GET_DATA, MAKES, NODE, SYNC, buffer, nodes, own
 
 
@@ -289,18 +289,18 @@ def test_numbers_that_come_to_their_end(dlock, make_zk):
         assert_refused(run(dlock, at.url), 78, at.job)
 
 
-def test_ten_thousand_children(dlock, own_zk):
-    at = own(own_zk)
+def test_thousands_of_children(dlock, own_zk):
+    at, children = own(own_zk), size(3000, 10000)
     with own_zk.client() as c:
         directory(c, at)
-        for start in range(0, 10000, 1000):
+        for start in range(0, children, 1000):
             batch = c.transaction()
             for n in range(start, start + 1000):
                 batch.create(f"{at.job}/_c_{uuid.uuid4()}-lock-{n:010d}")
             batch.commit()
-        waiter = dlock.contend(at, "job").queued(10000)
+        waiter = dlock.contend(at, "job").queued(children)
         assert_refused(run(dlock, at.url, "-n"), 75)
-        for n, name in enumerate(nodes(c, at.job)[:10000]):
+        for n, name in enumerate(nodes(c, at.job)[:children]):
             c.delete_async(f"{at.job}/{name}")
         assert waiter.held().finish().status == 0
 
