@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh - what `make check` does once all is built: the black-box tests, many side by
-# side since they mostly wait (tests/servers/workers.py); beside them units, and then, with what
-# is left of the processors, what reads and computes: lint, models, fuzzers.
+# side since they mostly wait (tests/servers/workers.py); beside them units, and then, with a tenth
+# of the processors, what reads and computes: lint, models, fuzzers.
 #
 #	check.sh DIRECTORY [OPTION OF PYTEST...]
 #
@@ -30,7 +30,7 @@ end()
 share=1
 [ "${DLOCK_TEST_FULL:-}" ] || { export LINT_QUICK=1 MODEL_TRUST=1; share=3; }
 export MODEL_SECONDS="${MODEL_SECONDS:-1800}" # of a model that gets what is left
-# Units come first, and have their share: some of them look at a clock.  The rest takes what is left.
+# Units come first, and have their share: some of them look at a clock.  The rest has a tenth.
 # Linux gives each session a share of its own, where the kernel groups by sessions.  Both
 # are given back after the tests: a busy machine would leave nothing to the tools for ever.
 # shellcheck disable=SC2016

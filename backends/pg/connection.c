@@ -5,7 +5,6 @@
 #include "backends/common/dl.h"
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
-#include "backends/common/identity.h"
 #include "backends/common/url.h"
 
 #include <stdio.h>
