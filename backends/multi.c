@@ -252,7 +252,7 @@ release_all(
 		instant most = share(until, m->n - i + (last != NULL)),
 			began = instant_now();
 
-		if (!p->asked || (p == last && i < m->n))
+		if (!p->asked || (last && p == last && i < m->n))
 			continue;
 		p->fault.text[0] = p->host.breaker[0] = '\0';
 		p->rc = p->store->backend->lock->release(p->store, o, most, &p->fault);

@@ -187,7 +187,7 @@ apply_settings(struct said_list *all, struct params *p, struct fault *f)
 	bool server_said = false, here = false;
 
 	for (const struct said *s = all->first; s; s = s->next) {
-		if (s->origin != origin) {
+		if (!origin || s->origin != origin) {
 			origin = s->origin;
 			stronger = p->site.nsettings;
 			server_said |= here;

@@ -69,7 +69,7 @@ refuse_unknown(const struct action *s)
  * it.
  */
 static void
-log_deed(const struct action *s, struct log_line *l, enum rc rc, const char *did,
+log_deed(const struct action *s, struct log_line l, enum rc rc, const char *did,
     const char *after)
 {
 	char before[1500], behind[1000];
@@ -77,15 +77,15 @@ log_deed(const struct action *s, struct log_line *l, enum rc rc, const char *did
 	snprintf(before, sizeof before, "%s%s by ", text_key(s->key).text, did);
 	snprintf(behind, sizeof behind, "%s%s", after,
 	    rc == RC_OK ? "" : " (the server has not confirmed it)");
-	l->key = s->key;
-	l->before = before;
-	l->after = behind;
-	l->weight = LOG_NOTABLE;
-	l->server = s->looker.store->where;
-	l->has_status = true;
-	l->status = rc == RC_OK ? 0 : exit_of_rc(rc).number;
-	l->waited = -1;
-	log_write(s->looker.params, l);
+	l.key = s->key;
+	l.before = before;
+	l.after = behind;
+	l.weight = LOG_NOTABLE;
+	l.server = s->looker.store->where;
+	l.has_status = true;
+	l.status = rc == RC_OK ? 0 : exit_of_rc(rc).number;
+	l.waited = -1;
+	log_write(s->looker.params, &l);
 }
 
 /* ---- break: which holders are meant ---- */
@@ -233,7 +233,7 @@ log_break(const struct action *s, const struct person *p, enum rc rc)
 
 	snprintf(after, sizeof after, "; it was held by %s, token %" PRId64, who.text,
 	    p->token);
-	log_deed(s, &l, rc,
+	log_deed(s, l, rc,
 	    force ? " was taken away (--force)" : " was asked back from its holder",
 	    after);
 }
@@ -470,7 +470,7 @@ log_freeze(const struct action *s, enum rc rc)
 	char after[100];
 
 	snprintf(after, sizeof after, ", %s", text_until(l.until).text);
-	log_deed(s, &l, rc, " was frozen", after);
+	log_deed(s, l, rc, " was frozen", after);
 }
 
 static int
@@ -553,7 +553,7 @@ log_thaw(const struct action *s, enum rc rc)
 	char after[800];
 
 	snprintf(after, sizeof after, "; it was frozen by %s", who.text);
-	log_deed(s, &l, rc, " was thawed", after);
+	log_deed(s, l, rc, " was thawed", after);
 }
 
 static int
@@ -619,7 +619,7 @@ log_forget(const struct action *s)
 	snprintf(did, sizeof did, ": %s%s forgotten",
 	    id ? text_name(name, sizeof name, id) : "all its runs",
 	    id ? " was" : " were");
-	log_deed(s, &l, RC_OK, did, "");
+	log_deed(s, l, RC_OK, did, "");
 }
 
 static int

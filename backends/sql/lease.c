@@ -65,7 +65,8 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 	if ((which & OWN_WAKE) && d->wake_number)
 		values[n++] = SQL_INT(d->wake_number(db));
 	if (which & OWN_WAKE_GIVE)
-		values[n++] = SQL_INT(l->has_own ? d->wake_number(db) : 0);
+		values[n++] = SQL_INT(
+		    l->has_own && d->wake_number ? d->wake_number(db) : 0);
 	if ((which & OWN_DEADLINE) && d->server_time)
 		values[n++] = SQL_INT(d->server_time(db, until));
 	return n;

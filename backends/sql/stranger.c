@@ -32,7 +32,7 @@ static const struct {
 static int
 connect_again(const struct task *t, int fd, instant until)
 {
-	struct sockaddr_storage to;
+	struct sockaddr_storage to = {.ss_family = AF_UNSPEC};
 	socklen_t size = sizeof to;
 	int other;
 

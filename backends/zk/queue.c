@@ -119,7 +119,7 @@ compare(const void *a, const void *b)
 static struct child *
 put_into_order(const struct queue *q, size_t *n)
 {
-	struct child *all = malloc((q->n + 1) * sizeof *all);
+	struct child *all = calloc(q->n + 1, sizeof *all);
 	size_t rest = q->n;
 
 	*n = 0;

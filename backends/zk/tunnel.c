@@ -171,7 +171,7 @@ push_out(struct tunnel *t)
 static bool
 keep(struct tunnel *t, const void *from, size_t n)
 {
-	if (t->plain.n + n > t->plain.room) {
+	if (!t->plain.bytes || t->plain.n + n > t->plain.room) {
 		size_t room = 2 * t->plain.room + n;
 		char *bytes = realloc(t->plain.bytes, room);
 

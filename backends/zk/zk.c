@@ -281,19 +281,19 @@ zk_each(struct store *s, const struct look *look, struct fault *f)
  */
 static enum rc
 steer(struct zk *z, const char *key, enum rc (*op)(struct steering *, struct fault *),
-    struct steering *how, instant until, struct fault *f)
+    struct steering how, instant until, struct fault *f)
 {
 	struct lockdir d;
 	enum rc rc;
 
-	how->dir = &d;
-	how->until = until;
+	how.dir = &d;
+	how.until = until;
 	for (;;) {
 		rc = connect_to_key(z, &d, key, LOOK_TTL, until, f);
 		if (rc != RC_OK)
 			return rc;
-		how->again = how->asked;
-		rc = op(how, f);
+		how.again = how.asked;
+		rc = op(&how, f);
 		if (rc == RC_LOST && session_look(z->dir.session).dead)
 			rc = RC_AGAIN;
 		if (rc != RC_AGAIN || instant_now() >= until)
@@ -358,7 +358,7 @@ zk_revoke(struct store *s, const struct target *target, const char *record, bool
 {
 	struct steering how = {.target = target, .force = force, .record = record};
 
-	return steer(zk_of(s), target->key, steering_revoke, &how, until, f);
+	return steer(zk_of(s), target->key, steering_revoke, how, until, f);
 }
 
 static enum rc
@@ -368,7 +368,7 @@ zk_freeze(struct store *s, const char *key, const char *record, int64_t length,
 	struct steering how = {.record = record};
 
 	freeze_name(how.freeze, zk_of(s)->dir.layout, length);
-	return steer(zk_of(s), key, steering_freeze, &how, until, f);
+	return steer(zk_of(s), key, steering_freeze, how, until, f);
 }
 
 static enum rc
@@ -376,7 +376,7 @@ zk_thaw(struct store *s, const char *key, instant until, struct fault *f)
 {
 	struct steering how = {.record = ""};
 
-	return steer(zk_of(s), key, steering_thaw, &how, until, f);
+	return steer(zk_of(s), key, steering_thaw, how, until, f);
 }
 
 static enum rc
@@ -385,7 +385,7 @@ zk_forget(
 {
 	struct steering how = {.record = "", .once = once};
 
-	return steer(zk_of(s), key, steering_forget, &how, until, f);
+	return steer(zk_of(s), key, steering_forget, how, until, f);
 }
 
 static enum rc
