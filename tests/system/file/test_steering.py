@@ -2,10 +2,13 @@
 # them.  A look leaves no trace; whatever stands in a directory is harmless; a mark means
 # one grant and a freeze everybody, at whatever moment whoever makes them is killed.
 
+import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import random
+import re
 import resource
 import signal
 import shutil
@@ -156,6 +159,16 @@ def test_the_last_run_of_a_job_is_told_with_its_key(dlock, files, admin):
         assert [(e.kind, e.once) for e in admin.key("job")] == [("good", "a b1")]
 
 
+def locks_below(directory):
+    """The kernel's, of all who have a file there open.  /proc/locks comes in pages, between which locks of others come and go."""
+    found = set()
+    for fd in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has been closed
+            if fd.readlink().is_relative_to(directory):
+                found |= set(re.findall(r"^lock:\s*\d+: (.*)", (fd.parent.parent / "fdinfo" / fd.name).read_text(), re.M))
+    return sorted(found)
+
+
 def traces(directory):
     """All that a look could change: bytes, times, names, and the kernel's locks."""
     found = {}
@@ -167,10 +180,7 @@ def traces(directory):
         data = path.read_bytes() if len(times) > 1 else None
         os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns), follow_symlinks=False)
         found[str(path)] = (st.st_ino, st.st_mode, st.st_size, times, data)
-    inodes = {str(st[0]) for st in found.values()}
-    with open("/proc/locks", encoding="utf-8") as f:
-        locks = sorted(line.split(":", 1)[1] for line in f if line.split(":")[3].split()[0] in inodes)
-    return found, locks
+    return found, locks_below(directory)
 
 
 def test_a_look_changes_nothing(dlock, files, admin):
