@@ -387,6 +387,7 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 {
 	struct redis *r = redis_of(s);
 	struct patient p = {c, &r->route.server, "", c->until, RC_OK, f, ""};
+	resp_words question = {"TIME"};
 	enum rc rc;
 
 	if (c->sweep)
@@ -394,7 +395,7 @@ redis_check(struct store *s, struct checkup *c, struct fault *f)
 	if (r->store.address.form == FORM_CLUSTER)
 		return check_nodes(r, c, f);
 	/* a question, so that route.h finds the master */
-	rc = sweep_one(&r->route, (resp_words){"TIME"}, c->until, f);
+	rc = sweep_one(&r->route, question, c->until, f);
 	if (rc != RC_OK && rc != RC_DENIED)
 		return rc;
 	if (r->store.address.form == FORM_SENTINEL) {
