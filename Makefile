@@ -310,7 +310,7 @@ lint: $(MADE) $(O)/flags
 		$(filter-out -MMD -MP -fcf-protection=full -fstack-clash-protection $(APART),$(ALL_CFLAGS)) 2>$(O)/tidy.log || { cat $(O)/tidy.log; exit 1; }
 	$(if $(lint_slowly),@echo "  LINT  cppcheck")
 	$(if $(lint_slowly),$(Q)cppcheck --quiet --error-exitcode=1 --enable=warning$(comma)performance$(comma)portability --inline-suppr \
-		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_ETCD -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar --suppress=uninitvar $(SOURCES))
+		--std=c11 -D_GNU_SOURCE -DHAVE_REDIS -DHAVE_ZK -DHAVE_PG -DHAVE_MYSQL -DHAVE_MEMCACHED -DHAVE_ETCD -DHAVE_OPENSSL -I. -I$(O) --suppress=missingIncludeSystem --suppress=ctuuninitvar --suppress=uninitvar --suppress=ctuPointerArith $(SOURCES))
 	@echo "  LINT  shellcheck, mandoc"
 	$(Q)shellcheck .ci/run packages/*.sh tests/*.sh tests/model/*.sh completions/dlock.bash
 	$(Q)mandoc -T lint -W style man/*.[157]
