@@ -573,15 +573,6 @@ def run(dlock, at, *options, key=None, command=("echo", "ran"), mode=None, **arg
     return dlock.run("run", *words_to(at, mode), "-k", key_at(dlock, at) if key is None else key, *options, "--", *command, **arguments)
 
 
-def says_nothing(done):
-    """But that it has waited for an answer: beside other tests a server may be without the processor for seconds."""
-    return re.fullmatch(r"(dlock: waiting 3s for .*; no answer yet from .*\n(dlock: got .* after .*s\n)?)?", done.stderr) is not None
-
-
-def has_run(done):
-    assert done.status == 0 and done.stdout == "ran\n" and says_nothing(done), done
-
-
 def is_free(dlock, at, *options, key=None, mode=None):
     key = key or (at.key() if hasattr(at, "key") else None)
     return run(dlock, at, "-nq", *options, key=key, command=("true",), mode=mode, events=False).status == 0

@@ -18,7 +18,7 @@ from faults import LIVING_LEASE
 from proxy import BOTH
 from redis_script import ears
 from redis_tls import trust_bundle
-from support import boottime, compile_shim, has_run, run, spent, wait_for
+from support import boottime, compile_shim, run, spent, wait_for
 
 LEASE = ("-t", "3s")
 LISTENS_FOR = 75  # ms: a fortieth of it, and then it tries again with its next renewal
@@ -42,6 +42,10 @@ def is_refused(done, status, *words):
     assert len(lines) == 1 and lines[0].startswith("dlock: "), done
     assert [w for w in words if w not in lines[0]] == [], done
     assert "PRIVATE" not in lines[0]
+
+
+def has_run(done):
+    assert done.status == 0 and done.stdout == "ran\n" and done.stderr == "", done
 
 
 def connections(server):
