@@ -9,6 +9,9 @@
 # for its life, so it stays with the tests of one server while there are any (its home).
 # Reports come back through a pipe; only the collecting process prints.
 #
+# A test begins when there is a processor for it: on a machine that is slow, or has other
+# work, a crowd of tests would only wait for each other until their servers and leases give up.
+#
 # A test that takes longer than --limit fails, with a list of its processes; a worker
 # that does not end after that is killed, and another one takes its place.
 
@@ -37,6 +40,9 @@ SHORT = 0.4     # seconds that a test of unknown length is taken to last
 LONG = 8        # seconds: what takes longer is begun ...
 EARLY = 0.6     # ... in this part of the time
 TOGETHER = 40   # seconds: units of tests that share a fixture are not longer
+CROWD = 4       # processes that want each processor: while they are more, no test begins ...
+AT_LEAST = 6    # ... beside so many others
+TICK = 0.05     # seconds from one beginning to the next, which is to see what the one before it wants
 
 
 def add_options(parser):
@@ -64,6 +70,11 @@ def home_of(item):
 def shared_by(item):
     """The fixtures of scope "module" that it needs, which are dear as a rule."""
     return frozenset(name for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope == "module")
+
+
+def wanting():
+    """How many processes want a processor now, or have one."""
+    return int(pathlib.Path("/proc/loadavg").read_text(encoding="ascii").split()[3].split("/")[0])
 
 
 class Unit:
@@ -215,6 +226,8 @@ class Crew:
         self.queues = units_of(session.items, read_known(self.config.getoption("known")))
         self.items = {item.nodeid: item for item in session.items}
         self.hands, self.born, self.took = {}, 0, collections.defaultdict(float)
+        self.resting = collections.deque()  # hands without a unit, the first of whom gets the next one
+        self.crowd, self.looked = 0.0, 0.0  # how many processes have wanted a processor of late, and when that was looked at
         log = self.config.getoption("progress")
         self.log = open(log, "w", encoding="utf-8") if log else None
         self.began = time.monotonic()
@@ -243,13 +256,22 @@ class Crew:
         theirs.close()
         hand = Hand(pid, ours, home)
         self.hands[ours] = hand
-        self.give(hand)
+        self.resting.append(hand)
 
     def give(self, hand):
         """The next unit of its home, else of whoever has most left; None ends it."""
         queue = self.queues[hand.home] or max(self.queues.values(), key=lambda q: sum(u.seconds for u in q))
         with contextlib.suppress(BrokenPipeError):
             hand.pipe.send(queue.popleft().indexes if queue and not self.session.shouldfail else None)
+
+    def begin(self):
+        """One unit more, if there is a processor for it."""
+        if not self.resting or time.monotonic() < self.looked + TICK:
+            return
+        self.looked = time.monotonic()
+        self.crowd += (wanting() - self.crowd) / 4  # a mean over some ticks: a crowd that lasts is meant
+        if len(self.hands) - len(self.resting) < AT_LEAST or self.crowd <= CROWD * os.cpu_count():
+            self.give(self.resting.popleft())
 
     def report_failure(self, hand, why):
         item = self.items[hand.test]
@@ -276,7 +298,7 @@ class Crew:
         elif what == "end":
             hand.test = None
         elif what == "idle":
-            self.give(hand)
+            self.resting.append(hand)
         elif what == "trouble":
             self.session.shouldfail = f"a worker: {of}"
         return None
@@ -285,6 +307,8 @@ class Crew:
         """A worker has ended: after its work, or in the middle of a test."""
         hand.pipe.close()
         del self.hands[hand.pipe]
+        if hand in self.resting:
+            self.resting.remove(hand)
         _, status = os.waitpid(hand.pid, 0)
         if hand.test:
             self.report_failure(hand, f"the process that ran it has ended with status {status:#x}")
@@ -317,8 +341,9 @@ class Crew:
             for home in self.homes():
                 self.hire(home)
             while self.hands:
-                for pipe in multiprocessing.connection.wait(list(self.hands), timeout=5):
+                for pipe in multiprocessing.connection.wait(list(self.hands), timeout=TICK if self.resting else 5):
                     self.hear(self.hands[pipe])
+                self.begin()
                 self.watch_limits()
         finally:
             self.end()
