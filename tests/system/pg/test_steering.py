@@ -276,22 +276,29 @@ def test_ten_thousand_locks(dlock, make_pg, mode):
     crowd(server, 10000)
     with contextlib.closing(server.connect()) as c, c.cursor() as cursor:
         cursor.execute("SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 10000) n")
-        looks_are_cheap(server, At(server.url, mode))
+        looks_are_cheap(server, At(server.url, mode), cursor)
 
 
-def looks_are_cheap(server, at):
+def worked(server, act):
+    """What act() returns, and the seconds that a processor has worked for each statement meanwhile."""
+    logged = len(server.log())
+    result = act()
+    return result, [float(user) + float(system) for user, system in
+                    re.findall(r"(\d+\.\d+) s user, (\d+\.\d+) s system, \S+ s elapsed", server.log()[logged:])]
+
+
+def looks_are_cheap(server, at, cursor):
+    """Each statement is to take less than 50 ms where PostgreSQL counts 10,000 locks in 13 ms: machines differ."""
     found = []
     for _ in range(8):
-        logged = len(server.log())
-        seconds, lines, kilobytes = look_at(at)
-        worked = [float(user) + float(system) for user, system in
-                  re.findall(r"(\d+\.\d+) s user, (\d+\.\d+) s system, \S+ s elapsed", server.log()[logged:])]
-        assert lines == 10001 and len(worked) > 10
+        _, [count] = worked(server, lambda: cursor.execute("SELECT count(*) FROM pg_locks"))
+        (seconds, lines, kilobytes), statements = worked(server, lambda: look_at(at))
+        assert lines == 10001 and len(statements) > 10
         assert 1000 < kilobytes < 16 << 10
-        found.append((max(worked), seconds))
-        if max(worked) < 0.05 and seconds < 1:
+        found.append((max(statements), count, seconds))
+        if max(statements) < max(0.05, 4 * count) and seconds < 1:
             return
-    raise AssertionError(f"the longest statement's work, the first line's delay in each look: {found}")
+    raise AssertionError(f"the longest statement's work, that of a count, the first line's delay in each look: {found}")
 
 
 # ---- break, politely ----

@@ -98,7 +98,7 @@ def test_different_keys_do_not_exclude_each_other(dlock, place):
             "%2E", "/", "//", "/a", "*", "a:h", "a:i", "a:q", "a:f", "dlock:{a}:h", "k" * 300, "k" * 512,
             "k" * 511 + "l", "k" * 200, "k" * 201, "ключ", "\u00e9", "e\u0301", "日本", "-n", "--", "$(x)", "'\"\\"]
     keys = [key for key in keys if place.braces or key not in ("{x", "x}", "{}")]
-    holds = [dlock.contend(place, key, "-n") for key in keys]
+    holds = [dlock.contend(place, key, *PATIENT) for key in keys]
     for hold in holds:
         hold.held()
     for key in keys:
