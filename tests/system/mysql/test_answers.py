@@ -204,10 +204,9 @@ def test_passing_errors_do_not_end_the_command(dlock, mysql_db, make_mysql_tampe
             return fail(number, body) if failing.on else [body]
 
         url = mysql_url(make_mysql_tamper(mysql_db.server.port, change).port, db=mysql_db.name)
-        holders[code] = dlock.contend(At(url), f"job{code}", *LIVING_LEASE), failing
-    for holder, failing in holders.values():
-        failing.begin(holder.held())
-    for code, (holder, _) in holders.items():
+        holders[code] = dlock.hold(At(url), f"job{code}", *LIVING_LEASE)
+        failing.begin(holders[code])
+    for code, holder in holders.items():
         holder.event("trusted")
         assert_goes_on(holder, code)
 
@@ -225,11 +224,9 @@ def test_lasting_errors_end_the_command(dlock, mysql_db, make_mysql_tamper):
             return change(number, body) if lying.is_set() else [body]
 
         url = mysql_url(make_mysql_tamper(mysql_db.server.port, now_and_then).port, db=mysql_db.name)
-        holders[name] = dlock.contend(At(url), f"job{name}", *LEASE), lying
-    for holder, lying in holders.values():
-        holder.held()
+        holders[name] = dlock.hold(At(url), f"job{name}", *LEASE)
         lying.set()
-    for name, (holder, _) in holders.items():
+    for name, holder in holders.items():
         done = holder.wait()
         assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1), name
 

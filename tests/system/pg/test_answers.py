@@ -246,12 +246,11 @@ def test_passing_errors_do_not_end_the_command(dlock, db, make_tamper):
             return fail(kind, body) if failing.on else [(kind, body)]
 
         url = make_tamper(db.server.port, change).url(db.name)
-        holders[state] = dlock.contend(At(url), state, *LIVING_LEASE), failing
-    for holder, failing in holders.values():
-        failing.begin(holder.held())
-    for holder, _ in holders.values():
+        holders[state] = dlock.hold(At(url), state, *LIVING_LEASE)
+        failing.begin(holders[state])
+    for holder in holders.values():
         holder.event("trusted")
-    for state, (holder, _) in holders.items():
+    for state, holder in holders.items():
         assert_goes_on(holder, state)
 
 
@@ -268,11 +267,9 @@ def test_lasting_errors_end_the_command(dlock, db, make_tamper):
             return change(kind, body) if lying.is_set() else [(kind, body)]
 
         url = make_tamper(db.server.port, now_and_then).url(db.name)
-        holders[name] = dlock.contend(At(url), name, *LEASE), lying
-    for holder, lying in holders.values():
-        holder.held()
+        holders[name] = dlock.hold(At(url), name, *LEASE)
         lying.set()
-    for name, (holder, _) in holders.items():
+    for name, holder in holders.items():
         done = holder.wait()
         assert (done.status, told_at_the_end(done.stderr).count("\n")) == (79, 1), name
 
