@@ -5,11 +5,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define PATIENCE (250 * NS_PER_MS) /* for the answer to one line */
+#define ASKED_MOST 3               /* times by this process: see stranger_ask() */
 
 /* How each begins what it says to a line that is not for it. */
 static const struct {
@@ -76,8 +78,12 @@ stranger_ask(const struct task *t, int fd, const char *ours)
 	/* the first is a question to ZooKeeper, and to Redis and memcached a line without sense */
 	static const char srvr[] = "srvr\r\n", get[] = "GET / HTTP/1.0\r\n\r\n",
 			  encrypt[] = "\0\0\0\x08\x04\xd2\x16\x2f"; /* PostgreSQL's */
-	const char *name = ask(t, fd, srvr, sizeof srvr - 1);
+	static atomic_uint asked;
+	const char *name = NULL;
 
+	if (atomic_fetch_add(&asked, 1) >= ASKED_MOST)
+		return NULL;
+	name = ask(t, fd, srvr, sizeof srvr - 1);
 	name = name ? name : ask(t, fd, get, sizeof get - 1);
 	name = name ? name : ask(t, fd, encrypt, sizeof encrypt - 1);
 	return name && strcmp(name, ours) != 0 ? name : NULL;

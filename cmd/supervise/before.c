@@ -22,7 +22,9 @@
 #define AGAIN NS_PER_S              /* least pause between two looks */
 #define AGAIN_JITTER (NS_PER_S / 4) /* and how much longer it may be */
 #define AGAIN_EACH (40 * NS_PER_MS) /* and for each that waits, at a queue */
-#define CONFIRM (5 * NS_PER_S)      /* how long to look in vain while the lock is ours */
+/* at a queue, a look that has failed doubles the pause up to that: the server may have too much to do */
+#define AGAIN_MOST (16 * NS_PER_S)
+#define CONFIRM (5 * NS_PER_S) /* how long to look in vain while the lock is ours */
 #define CONFIRM_AGAIN (100 * NS_PER_MS) /* pause between two such looks */
 /* after a thaw, for all that wait for it to look, and to join the queue */
 #define SETTLE (AGAIN + AGAIN_JITTER + 1750 * NS_PER_MS)
@@ -299,8 +301,11 @@ look_for_newer(struct before *b)
 		b->superseded = true;
 	}
 	leave_store(b);
-	b->look_at = instant_now() + AGAIN + (int64_t)found.waiting * AGAIN_EACH;
-	b->look_at += jitter_below(&b->jitter, (b->look_at - instant_now()) / 4);
+	if (rc == RC_OK)
+		b->pause = AGAIN + (int64_t)found.waiting * AGAIN_EACH;
+	else if (b->pause < AGAIN_MOST)
+		b->pause *= 2;
+	b->look_at = instant_now() + b->pause + jitter_below(&b->jitter, b->pause / 4);
 }
 
 /* The one whose lock is waited for: a backend hands on its host alone. */
@@ -354,7 +359,8 @@ acquire_as_newest(struct before *b, instant until, struct fault *f)
 	record_write_newest(b->record, p,
 	    p->terms.min_hold > 0 ? getpid() : b->run->shown, b->run->socket_id, b->came);
 	b->lock->claim.record = b->record;
-	b->look_at = instant_now() + AGAIN + jitter_below(&b->jitter, AGAIN_JITTER);
+	b->pause = AGAIN;
+	b->look_at = instant_now() + b->pause + jitter_below(&b->jitter, AGAIN_JITTER);
 	waiting = b;
 	b->keeper->wait = wait_and_look;
 	rc = lock_acquire(b->lock, until, f);

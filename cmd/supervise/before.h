@@ -60,6 +60,7 @@ struct before {
 	/* --newest: */
 	int64_t came;       /* us by the server's clock; 0: not known */
 	instant asked;      /* by our clock */
+	int64_t pause;      /* before the next look at the queue */
 	instant look_at;    /* the next look at the queue; NEVER: none */
 	instant settled_at; /* not to begin earlier, for others come as we do; 0: now */
 	bool superseded;    /* by the rival */

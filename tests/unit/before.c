@@ -36,7 +36,7 @@ wait_by_clock(struct host *h, int fd, short events, instant until)
 
 /* ---- a place whose looks take their time ---- */
 
-enum { ANSWERS = 16 };
+enum { ANSWERS = 32 };
 
 static struct {
 	int64_t takes; /* each look */
@@ -438,6 +438,30 @@ the_queue_is_looked_at_more_rarely_the_longer_it_is(void **state)
 }
 
 static void
+assert_pause(unsigned before_look, int64_t seconds)
+{
+	assert_in_range(script.at[before_look] - script.at[before_look - 1],
+	    seconds * NS_PER_S, seconds * NS_PER_S * 5 / 4 + 1);
+}
+
+/* A server that has too much to do is not helped by those who ask again. */
+static void
+the_queue_is_looked_at_more_rarely_while_looks_fail(void **state)
+{
+	static const int64_t seconds[] = {1, 2, 4, 8, 16, 16, 16, 1, 1};
+
+	(void)state;
+	params.before = (struct params_before){.newest = true};
+	script.silent = 7; /* the first is for the time */
+	for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+		script.waits += seconds[i] * NS_PER_S * 5 / 4 + 1;
+	assert_int_equal(ask(NEVER), RC_OK);
+	assert_true(script.looks > sizeof seconds / sizeof *seconds);
+	for (unsigned i = 0; i < sizeof seconds / sizeof *seconds; i++)
+		assert_pause(i + 1, seconds[i]);
+}
+
+static void
 an_older_run_ends_while_it_waits(void **state)
 {
 	(void)state;
@@ -506,6 +530,8 @@ main(void)
 		a_look_that_fails_supersedes_nobody, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		the_queue_is_looked_at_more_rarely_the_longer_it_is, begin, end),
+	    cmocka_unit_test_setup_teardown(
+		the_queue_is_looked_at_more_rarely_while_looks_fail, begin, end),
 	    cmocka_unit_test_setup_teardown(an_older_run_ends_while_it_waits, begin, end),
 	    cmocka_unit_test_setup_teardown(
 		after_a_thaw_others_get_time_to_come, begin, end),

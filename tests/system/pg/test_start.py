@@ -119,6 +119,25 @@ def test_a_postgresql_that_wakes_while_it_is_asked_is_no_stranger(dlock):
         assert_refused(run(dlock, pg_url(port), "-O", "connect-timeout=2s"), 69, str(port))
 
 
+def test_a_server_that_says_nothing_is_not_asked_again_and_again_what_it_is(dlock):
+    """Each look at a switch is a connection of its own: one that is overloaded would have the more to do the slower it is."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+                while True:
+                    client = stack.enter_context(listener.accept()[0])
+                    heard.append(client.recv(8))
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        done = run(dlock, pg_url(port, extra="?sslmode=disable"), "--unless-frozen", "all", "-O", "connect-timeout=1s", "-w", "12s")
+        listener.shutdown(socket.SHUT_RDWR)
+    assert done.status == 69, done
+    logins = sum(said[4:8] == b"\0\3\0\0" for said in heard)
+    assert 1 <= heard.count(b"srvr\r\n") <= 3 < logins, heard
+
+
 def test_a_redis_is_no_postgresql(dlock, pg_server, redis_server):
     """Alone; as the first of two hosts it is passed over."""
     assert_refused(run(dlock, pg_url(redis_server.port), "-w", "inf", timeout=20), 76, str(redis_server.port), "Redis answers there")
