@@ -154,7 +154,7 @@ def test_notices_are_not_printed(dlock, pg_server, make_tamper):
     def change(kind, body):
         return [notice] * 2000 + [(kind, body)]
 
-    done = run(dlock, make_tamper(pg_server.port, change).url(), "-v")
+    done = run(dlock, make_tamper(pg_server.port, change).url(), "-v", "-O", "connect-timeout=60s")
     assert (done.status, done.stdout) == (0, "ran\n")
     assert "look" not in done.stderr and "\x1b" not in done.stderr
 
@@ -349,10 +349,10 @@ FLOODS = {
 }
 
 
-def run_frugally(dlock, *words):
-    """With less memory than would be needed to keep it all."""
-    return subprocess.run(["prlimit", f"--data={MUCH}", DLOCK, *words], env=dlock.env, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=60, check=False)
+def run_frugally(dlock, cmd, *words):
+    """With less memory than would be needed to keep it all, and with time to read it."""
+    return subprocess.run(["prlimit", f"--data={MUCH}", DLOCK, cmd, "-O", "connect-timeout=50s", *words], env=dlock.env,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("cmd", [("run", "-k", "job", "-n", "--", "echo", "ran"), ("status", "-k", "job"), ("ls",)], ids=lambda c: c[0])
