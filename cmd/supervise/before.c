@@ -22,7 +22,7 @@
 #define AGAIN NS_PER_S              /* least pause between two looks */
 #define AGAIN_JITTER (NS_PER_S / 4) /* and how much longer it may be */
 #define AGAIN_EACH (40 * NS_PER_MS) /* and for each that waits, at a queue */
-/* at a queue, a look that has failed doubles the pause up to that: the server may have too much to do */
+/* at a queue, each look that fails doubles the pause up to that: the server may be overloaded */
 #define AGAIN_MOST (16 * NS_PER_S)
 #define CONFIRM (5 * NS_PER_S) /* how long to look in vain while the lock is ours */
 #define CONFIRM_AGAIN (100 * NS_PER_MS) /* pause between two such looks */

@@ -41,7 +41,7 @@ LONG = 8        # seconds: what takes longer is begun ...
 EARLY = 0.6     # ... in this part of the time
 TOGETHER = 40   # seconds: units of tests that share a fixture are not longer
 CROWD = 4       # processes that want each processor: while they are more, no test begins ...
-AT_LEAST = 6    # ... beside so many others
+AT_LEAST = 4    # ... beside so many others
 TICK = 0.05     # seconds from one beginning to the next, which is to see what the one before it wants
 
 
