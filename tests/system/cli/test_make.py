@@ -178,8 +178,8 @@ def pytest_runtestloop(session):
 def crew(tmp_path):
     """Runs these tests in three processes; returns what pytest says and the log of the tests."""
 
-    def run(tests, *options, status):
-        (tmp_path / "conftest.py").write_text(CONFTEST)
+    def run(tests, *options, status, more=""):
+        (tmp_path / "conftest.py").write_text(CONFTEST + more)
         (tmp_path / "test_it.py").write_text(tests)
         done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--workers=3",
                                f"--basetemp={tmp_path}/base",  # else it cleans up what other runs have left
@@ -211,6 +211,24 @@ def test_more(n):
 """, status=0)
     assert "23 passed" in said and (tmp_path / "more").read_text() == "x" * 20
     assert log.count(" begins ") == log.count(" passed ") == 23
+
+
+def test_on_a_busy_machine_few_tests_run_at_a_time(crew, tmp_path):
+    """And all have their turn."""
+    (tmp_path / "now").mkdir()
+    crew(f"""
+import os, time, pytest
+
+@pytest.mark.parametrize("n", range(20))
+def test_it(n):
+    open(f"{tmp_path}/now/{{n}}", "w")
+    time.sleep(0.3)
+    assert len(os.listdir("{tmp_path}/now")) <= 4
+    os.unlink(f"{tmp_path}/now/{{n}}")
+    with open("{tmp_path}/all", "a") as f:
+        f.write("x")
+""", "--workers=12", status=0, more="workers.wanting = lambda: 1000\n")
+    assert (tmp_path / "all").read_text() == "x" * 20
 
 
 def test_what_fails_prints_or_ends_its_process_is_told_as_ever(crew):
