@@ -44,7 +44,7 @@ tools=$!
 
 # A shell has its background jobs ignore SIGINT; tests, and what they test, must not.
 # shellcheck disable=SC2086
-setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${LIMIT:-4500}" \
+setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${LIMIT:-3600}" \
 	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-18}" --limit="${TEST_LIMIT:-300}" --share=$share \
 	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" $PYTEST "$@" tests/system </dev/null &
 tests=$!

@@ -107,8 +107,8 @@ begin_login(const struct login *l, const struct hosts *h)
 #define SILENCE (500 * NS_PER_MS)
 
 /*
- * A host that we wait for has said nothing yet.  Whoever is overloaded is not asked more than once:
- * only the first login asks.  True: it is none of PostgreSQL.
+ * A host that we wait for has said nothing yet.  Whoever is overloaded is not asked again:
+ * only the first login of a store asks.  True: it is none of PostgreSQL.
  */
 static bool
 is_strange(struct login *l, const PGconn *conn)

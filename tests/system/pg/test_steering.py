@@ -276,7 +276,7 @@ def test_ten_thousand_locks(dlock, make_pg, mode):
     crowd(server, 10000)
     with contextlib.closing(server.connect()) as c, c.cursor() as cursor:
         cursor.execute("SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 10000) n")
-        looks_are_cheap(server, At(server.url, mode), cursor)
+        looks_are_cheap(server, At(server.url, mode))
 
 
 def worked(server, act):
@@ -287,16 +287,22 @@ def worked(server, act):
                     re.findall(r"(\d+\.\d+) s user, (\d+\.\d+) s system, \S+ s elapsed", server.log()[logged:])]
 
 
-def looks_are_cheap(server, at, cursor):
-    """Each statement is to take less than 50 ms where PostgreSQL counts 10,000 locks in 13 ms: machines differ."""
+def count_locks(server):
+    """In a session of its own, as a look is: what it reads first costs it most."""
+    with contextlib.closing(server.connect()) as c, c.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks")
+
+
+def looks_are_cheap(server, at):
+    """Each statement takes less than 50 ms, or than three counts of the locks on a machine where that is more."""
     found = []
     for _ in range(8):
-        _, [count] = worked(server, lambda: cursor.execute("SELECT count(*) FROM pg_locks"))
+        count = max(worked(server, lambda: count_locks(server))[1])
         (seconds, lines, kilobytes), statements = worked(server, lambda: look_at(at))
         assert lines == 10001 and len(statements) > 10
         assert 1000 < kilobytes < 16 << 10
         found.append((max(statements), count, seconds))
-        if max(statements) < max(0.05, 4 * count) and seconds < 1:
+        if max(statements) < max(0.05, 3 * count) and seconds < 1:
             return
     raise AssertionError(f"the longest statement's work, that of a count, the first line's delay in each look: {found}")
 

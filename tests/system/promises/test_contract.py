@@ -100,7 +100,7 @@ def test_different_keys_do_not_exclude_each_other(dlock, place):
     keys = [key for key in keys if place.braces or key not in ("{x", "x}", "{}")]
     holds = [dlock.contend(place, key, *PATIENT) for key in keys]
     for hold in holds:
-        hold.held()
+        assert hold.held().events("waiting") == []
     for key in keys:
         assert dlock.run("run", *place.words, f"--key={key}", "-n", "--", "true").status == 75, key
     for hold in holds:
