@@ -518,15 +518,19 @@ def bound(request, db):
 
 
 def test_readers_share_and_exclude_writers_in_every_mode(dlock, db, bound):
-    readers = [dlock.hold(bound, "job", "-s", "-t", "6s") for _ in range(3)]
+    readers = [dlock.hold(bound, "job", "-s", "-t", "6s", "-v") for _ in range(3)]
     assert dlock.run("run", *bound.words, "-k", "job", "-n", "--", "true").status == 75
     assert dlock.run("run", *bound.words, "-k", "job", "-s", "-n", "--", "true").status == 0
+    wait_for(lambda: all(": renew: ok" in r.stderr() for r in readers), what="a renewal of all")
     writer = dlock.contend(bound, "job", "-x", "-t", "6s")
-    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE NOT granted"), what="its request")  # after "waiting"
+    # It has its place for three seconds, and then comes anew.
+    begun = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND clock_timestamp() < query_start + '0.2 s'"
+    wait_for(lambda: db.value(begun), what="its request")  # after "waiting"
     late = dlock.contend(bound, "job", "-s", "-t", "6s")
     late.event("waiting")
-    time.sleep(2.2)  # a renewal of all
-    assert [r.finish().status for r in readers] == [0, 0, 0]
+    for r in readers:
+        r.popen.stdin.close()
+    assert [r.wait().status for r in readers] == [0, 0, 0]
     writer.held()
     assert not late.running
     assert dlock.run("run", *bound.words, "-k", "job", "-s", "-n", "--", "true").status == 75
