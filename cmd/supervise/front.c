@@ -289,6 +289,13 @@ stop_command(struct front *f)
 		    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
+/* Is it awake, and waits for nothing but a processor? */
+static bool
+keeper_starves(const struct front *f)
+{
+	return f->keeper.pid && process_state(f->keeper.pid) == 'R';
+}
+
 /* Does what is due by now; returns when to look again. */
 static instant
 watch_keeper(struct front *f)
@@ -299,6 +306,9 @@ watch_keeper(struct front *f)
 	if (instant_now() >= f->elders.look_at)
 		look_for_elders(f);
 	due = watch(&f->watch, instant_now(), &view);
+	if (due.duty == DUTY_GIVE_UP && keeper_starves(f) &&
+	    watch_bear(&f->watch, instant_now(), &view))
+		due = watch(&f->watch, instant_now(), &view);
 	switch (due.duty) {
 	case DUTY_NONE:
 		break;

@@ -97,3 +97,12 @@ watch(struct watch *w, instant now, const struct watch_page *v)
 	}
 	return result;
 }
+
+bool
+watch_bear(struct watch *w, instant now, const struct watch_page *v)
+{
+	if (now >= w->release_by || now >= instant_after(v->alive_at, w->ttl + STARVED))
+		return false;
+	w->doubt_by = now + DOUBT;
+	return true;
+}

@@ -12,7 +12,8 @@
  *     the lock; then a keeper that will not go is left behind after
  *     KEEPER_PATIENCE.
  *  3. A keeper that has given no sign of life for a whole ttl is given up, also
- *     where no lease would end.
+ *     where no lease would end.  One that wants a processor is not frozen, and has
+ *     STARVED longer (watch_bear()).
  */
 #ifndef DLOCK_WATCH_H
 #define DLOCK_WATCH_H
@@ -24,6 +25,8 @@
 #define KEEPER_PATIENCE (3 * NS_PER_S) /* for a keeper that only has to release */
 /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define DOUBT (2 * NS_PER_S)
+/* for one that has to wait for a processor: a hundred may begin at once on a small machine */
+#define STARVED (60 * NS_PER_S)
 /* for a keeper whose lock has ended with its connection */
 #define ANCHOR_PATIENCE (200 * NS_PER_MS)
 /* for a keeper that has to leave the queue */
@@ -63,5 +66,11 @@ void watch_interrupted(struct watch *, instant now);
 void watch_adrift(struct watch *, instant now);
 
 struct watch_due watch(struct watch *, instant now, const struct watch_page *);
+
+/*
+ * The keeper is to be given up (DUTY_GIVE_UP), but wants a processor: doubts it anew.  False: it
+ * has had STARVED already, or only has to release.
+ */
+bool watch_bear(struct watch *, instant now, const struct watch_page *);
 
 #endif

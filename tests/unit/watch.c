@@ -126,6 +126,50 @@ silence_is_borne_for_a_ttl(void **state)
 	assert_wake(BEGAN + 32 * S, BEGAN + 61 * S);
 }
 
+/* One that wants a processor is doubted anew, but not for ever. */
+static void
+silence_of_who_starves_is_borne_longer(void **state)
+{
+	const instant first = BEGAN + 30 * S + DOUBT;
+
+	(void)state;
+	page.term_at = page.kill_at = NEVER;
+	assert_wake(BEGAN + 30 * S, first);
+	assert_duty(first, DUTY_GIVE_UP);
+	assert_true(watch_bear(&front, first, &page));
+	assert_wake(first, first + DOUBT);
+	assert_duty(first + DOUBT, DUTY_GIVE_UP);
+	assert_true(watch_bear(&front, BEGAN + 30 * S + STARVED - 1, &page));
+	assert_false(watch_bear(&front, BEGAN + 30 * S + STARVED, &page));
+}
+
+/* What it no longer holds back, it does not hold back for ever. */
+static void
+who_only_has_to_release_is_not_borne(void **state)
+{
+	const instant by = KILL_AT + SLACK + KEEPER_PATIENCE;
+
+	(void)state;
+	page.finished = true;
+	page.alive_at = KILL_AT;
+	assert_wake(KILL_AT + SLACK, by);
+	assert_duty(by, DUTY_GIVE_UP);
+	assert_false(watch_bear(&front, by, &page));
+}
+
+/* And nobody is borne past the end of a lease. */
+static void
+who_starves_is_killed_in_time(void **state)
+{
+	(void)state;
+	page.stopping = true;
+	page.alive_at = KILL_AT - 31 * S;
+	assert_wake(KILL_AT - S, KILL_AT + SLACK);
+	assert_duty(KILL_AT - S + DOUBT, DUTY_GIVE_UP);
+	assert_true(watch_bear(&front, KILL_AT - S + DOUBT, &page));
+	assert_duty(KILL_AT - S + DOUBT, DUTY_KILL);
+}
+
 static void
 interrupt_is_for_who_waits(void **state)
 {
@@ -161,6 +205,9 @@ main(void)
 	    cmocka_unit_test_setup(retry_begins_anew_with_a_lease, begin),
 	    cmocka_unit_test_setup(before_the_grant_the_page_is_looked_at_in_time, begin),
 	    cmocka_unit_test_setup(silence_is_borne_for_a_ttl, begin),
+	    cmocka_unit_test_setup(silence_of_who_starves_is_borne_longer, begin),
+	    cmocka_unit_test_setup(who_only_has_to_release_is_not_borne, begin),
+	    cmocka_unit_test_setup(who_starves_is_killed_in_time, begin),
 	    cmocka_unit_test_setup(interrupt_is_for_who_waits, begin),
 	    cmocka_unit_test_setup(connection_that_ends_gives_the_keeper_a_moment, begin),
 	};

@@ -850,7 +850,7 @@ def for_all(tmp_path, files):
 @pytest.mark.parametrize("proc", PROCS)
 def test_max_run_stops_a_tree_that_proc_does_not_show(dlock, files, beater, for_all, proc):
     words, signs = beater
-    result = dlock.start(*PROCS[proc][1:], for_all, "run", *files.words, "--max-run", "700ms", "--grace", "200ms", "-k",
+    result = dlock.start(*PROCS[proc][1:], for_all, "run", *files.words, "--max-run", "2s", "--grace", "200ms", "-k",
                          "k", *words, program=shutil.which("unshare"), start_new_session=True, events=False).wait()
     assert result.status == 124 and "NOT" not in result.stderr, result
     assert not any(beating(sign) for sign in signs)
@@ -959,10 +959,32 @@ def test_a_hold_for_nobody_needs_no_proc(dlock, files):
 @pytest.mark.parametrize("descriptors", [10, 11, 12])
 def test_few_descriptors_and_a_tree_is_killed(dlock, files, beater, descriptors):
     words, signs = beater
-    result = dlock.run("run", *files.words, "--max-run", "700ms", "--grace", "200ms", "-k", "k", *words, events=False,
+    held = dlock.start("run", *files.words, "--kill-after", "200ms", "-k", "k", *words, events=False,
                        start_new_session=True, preexec_fn=limit(resource.RLIMIT_NOFILE, descriptors))
-    assert result.status == 124 and "NOT" not in result.stderr, result
+    wait_for(lambda: all(sign.exists() for sign in signs), what="signs of life")
+    held.signal(signal.SIGTERM)
+    result = held.wait()
+    assert result.status == -signal.SIGTERM and "NOT" not in result.stderr, result
     assert not any(beating(sign) for sign in signs)
+
+
+def test_a_keeper_that_wants_a_processor_is_not_given_up(dlock, leased, tmp_path):
+    """A hundred that begin at once on a small machine are not frozen, but wait for each other."""
+    shim = compile_shim(tmp_path, "busy", """
+        #define _GNU_SOURCE
+        #include <sys/socket.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        int connect(int fd, const struct sockaddr *address, socklen_t size) {
+            static int called;
+            time_t until = time(NULL) + 7;
+            while (!called && time(NULL) < until);
+            called = 1;
+            return syscall(SYS_connect, fd, address, size);
+        }""")
+    done = dlock.run("run", *leased.words, "-t", "3s", "-w", "1m", "-k", leased.key(), "--", "echo", "ran", env={"LD_PRELOAD": shim})
+    assert (done.status, done.stdout) == (0, "ran\n"), done
 
 
 def test_a_keeper_that_goes_on_while_the_front_kills_gives_nothing_back_early(dlock, files, tmp_path):
