@@ -252,7 +252,7 @@ class History:
         command = [self.witness, self.log, self.end, int(pause * 1000) * (1 if daemon else -1), f"{kind}/{op.number}/{op.own_status}",
                    *(self.directory / f"judge-{key}" for key in keys)]
         command = [str(word) for word in command]
-        place = self.site.words
+        place = self.site.all_words
         asks = [*place, *self.key_words(keys), "-t", ttl, "-w", wait, *kind_words(kind)]
         if what == "hold":
             script = f'lock=$({shlex.join([DLOCK, "hold", *asks])} --pid $$ --shell) || exit; eval "$lock"\n' \
@@ -311,7 +311,7 @@ class History:
     def steer(self, what, key, *words, **members):
         op = self.op(what, " ".join(words), key)
         vars(op).update(members)
-        self.launch(op, what, *self.site.words, *self.key_words(key), *words)
+        self.launch(op, what, *self.site.all_words, *self.key_words(key), *words)
         return op, self.close(op)
 
     def freezes(self, dice, keys, pause, most):
@@ -386,7 +386,7 @@ class History:
         op = self.op("once", "x", ALONE, self.site.ttls[0], "inf")
         op.once = f"lone{n}"
         command = [self.witness, self.log, self.end, -int(seconds * 1000), f"x/{op.number}/0", self.directory / f"judge-{ALONE}"]
-        self.launch(op, "run", *self.site.words, *self.key_words(ALONE), "-t", op.ttl, "--once", op.once, "--",
+        self.launch(op, "run", *self.site.all_words, *self.key_words(ALONE), "-t", op.ttl, "--once", op.once, "--",
                     *(str(word) for word in command))
         return op
 
@@ -405,7 +405,7 @@ class History:
             self.problem("for ever" if isinstance(e, AssertionError) else "test", f"{name}: {e!r}")
         for key in KEYS + ALONE if not self.problems else "":
             op = self.op("last", "x", key)
-            self.launch(op, "run", *self.site.words, *self.key_words(key), "-w", f"{A_TURN}s", "-t", self.site.ttls[0], "--", "true")
+            self.launch(op, "run", *self.site.all_words, *self.key_words(key), "-w", f"{A_TURN}s", "-t", self.site.ttls[0], "--", "true")
             if self.close(op, A_TURN + PATIENCE) != 0:
                 self.problem("for ever", "nobody is left, and the key cannot be had", op)
 
@@ -565,7 +565,7 @@ class History:
                 possible.add(75)
                 if op.status == 69 and "; tried for " in op.started.stderr():
                     possible.add(69)  # a busy machine alone can take the second or two that it had
-                if self.site.has_none and self.site.has_none in op.started.stderr():
+                if any(text in op.started.stderr() for text in self.site.has_none):
                     possible.add(69)
             if any(f.began <= op.over and (f.ended or op.over) >= op.asked - 1 for f in self.faults):
                 possible.add(69)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import BRIEFLY, DLOCK, PATIENCE, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, told_at_the_end, wait_for, where
+from support import BRIEFLY, DLOCK, FilePlace, RedisPlace, descendants_of, is_alive, place_id, places, told_at_the_end, wait_for, where
 
 LEASE = ("-t", "3s")
 
@@ -162,21 +162,27 @@ def test_interrupted_while_waiting_leaves_all_free(dlock, place):
 
 # ---- order: nobody deadlocks, nobody starves ----
 
-# Fails if another is inside with one of the same keys.
-ALONE = 'for d; do mkdir "$d" || exit 99; done; rmdir "$@"'
+# Fails if another is inside with one of the same keys: the shell itself then finds its file there.
+ALONE = 'set -C; for f; do true >"$f" || exit 99; done; rm "$@"'
 
 
 def loop(dlock, place, names, rounds, inside):
     """Takes these keys so many times, or until the file `inside`/over is there."""
     run = [DLOCK, "run", *place.words, *keys(place, names), "--", "sh", "-c", ALONE, "sh",
            *[os.path.join(inside, name) for name in names]]
-    script = f'i=0; while [ $i -lt {rounds} ] && ! [ -e "{inside}/over" ]; do "$@" || exit; i=$((i+1)); done'
+    script = f'i=0; while [ $i -lt {rounds} ] && ! [ -e "{inside}/over" ]; do "$@" || exit; echo >>"{inside}/turns"; i=$((i+1)); done'
     return subprocess.Popen(["sh", "-c", script, "sh", *run], env=dlock.env)
 
 
-def ends(loops):
+def ends(inside, loops):
+    """How they end.  However slow they are: while one of them takes its turn, nobody is in anybody's way."""
+    turns = inside / "turns"
+    turns.touch()
     try:
-        return [each.wait(PATIENCE) for each in loops]
+        while any(each.poll() is None for each in loops):
+            taken = turns.stat().st_size
+            wait_for(lambda taken=taken: turns.stat().st_size > taken or all(each.poll() is not None for each in loops), what="a turn")
+        return [each.returncode for each in loops]
     finally:
         for each in loops:
             for pid in descendants_of(each.pid):
@@ -186,11 +192,11 @@ def ends(loops):
 
 
 def test_opposite_orders_never_deadlock(dlock, quick, tmp_path):
-    assert ends([loop(dlock, quick, "ab", 100, tmp_path), loop(dlock, quick, "ba", 100, tmp_path)]) == [0, 0]
+    assert ends(tmp_path, [loop(dlock, quick, "ab", 100, tmp_path), loop(dlock, quick, "ba", 100, tmp_path)]) == [0, 0]
 
 
 def test_five_philosophers_eat(dlock, quick, tmp_path):
-    assert ends([loop(dlock, quick, ("ab", "bc", "cd", "de", "ea")[i], 20, tmp_path) for i in range(5)]) == [0] * 5
+    assert ends(tmp_path, [loop(dlock, quick, ("ab", "bc", "cd", "de", "ea")[i], 20, tmp_path) for i in range(5)]) == [0] * 5
 
 
 def test_a_stream_of_single_keys_starves_nobody(dlock, quick, tmp_path):
@@ -200,7 +206,7 @@ def test_a_stream_of_single_keys_starves_nobody(dlock, quick, tmp_path):
             assert start(dlock, quick, "cba", command=("true",)).wait().status == 0
     finally:
         (tmp_path / "over").touch()
-    assert ends(stream) == [0] * 6
+    assert ends(tmp_path, stream) == [0] * 6
 
 
 @where(lambda place: place.fair)
