@@ -171,7 +171,7 @@ def long(tmp_path_factory):
     ("acquire=busy", ["-n"], 75),
     ("acquire=busy", ["-w", "0"], 75),
     ("acquire=busy", ["-w", "100ms"], 75),
-    ("acquire=busy@50ms", ["-w", "100ms"], 75),
+    ("acquire=busy@50ms", ["-w", "1s"], 75),
     ("acquire=busy", ["-n", "-E", "3"], 3),
     ("acquire=busy", ["-n", "-E", "0"], 0),
     ("acquire=again", [], 69),
