@@ -289,26 +289,15 @@ stop_command(struct front *f)
 		    f->params, &(struct msg){.kind = MSG_STOPPING, .number = END_LOST});
 }
 
-/* Is it awake, and waits for nothing but a processor? */
-static bool
-keeper_starves(const struct front *f)
-{
-	return f->keeper.pid && process_state(f->keeper.pid) == 'R';
-}
-
 /* Does what is due by now; returns when to look again. */
 static instant
 watch_keeper(struct front *f)
 {
-	const struct watch_page view = page_view(f->page, front_has_grant(f));
 	struct watch_due due;
 
 	if (instant_now() >= f->elders.look_at)
 		look_for_elders(f);
-	due = watch(&f->watch, instant_now(), &view);
-	if (due.duty == DUTY_GIVE_UP && keeper_starves(f) &&
-	    watch_bear(&f->watch, instant_now(), &view))
-		due = watch(&f->watch, instant_now(), &view);
+	due = page_watch(f->page, &f->watch, front_has_grant(f), f->keeper.pid);
 	switch (due.duty) {
 	case DUTY_NONE:
 		break;

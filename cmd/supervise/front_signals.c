@@ -162,7 +162,8 @@ describe_signal(struct front *f, const struct received *t)
 static void
 begin_suspension(struct front *f)
 {
-	f->suspension.guard = guard_begin(f->page, &f->watch, f->keeper.link);
+	f->suspension.guard = guard_begin(
+	    f->page, &f->watch, f->keeper.pid, f->keeper.link);
 	atomic_store(&f->page->front.guarded, f->suspension.guard.pid > 0);
 	atomic_store(&f->page->front.mirrored, true);
 }

@@ -2,7 +2,7 @@
  * guard.c - a process that watches the keeper while the front is suspended.
  *
  *	guard_begin()  forks it, when the front is about to be suspended
- *	watch_alone()  asks watch(), as the front does, and looks whether the link is still open
+ *	watch_alone()  asks page_watch(), as the front does, and looks whether the link is still open
  *	_exit()        the front is needed: the pipe that the guard kept open is closed, and so the
  *	               kernel continues the front
  *	guard_end()    the front goes on, and needs no guard any more
@@ -28,25 +28,24 @@ leave_the_front(pid_t front, int link, int pipe)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "dlock-guard");
 	libc_close_all_but(0, link, pipe);
+	process_forget();
 	if (getppid() != front)
 		_exit(0);
 	setsid();
 }
 
 static _Noreturn void
-watch_alone(const struct page *s, struct watch w, int link)
+watch_alone(const struct page *s, struct watch w, pid_t keeper, int link)
 {
 	struct pollfd set[LOOP_OWN + 1];
 	struct watch_due due;
-	struct watch_page view;
 	struct loop loop;
 	sigset_t none;
 
 	sigemptyset(&none);
 	loop_open(&loop, &none); /* without a timer it still waits, though not as well */
 	do {
-		view = page_view(s, true);
-		due = watch(&w, instant_now(), &view);
+		due = page_watch(s, &w, true, keeper);
 		set[LOOP_OWN] = (struct pollfd){.fd = link, .events = POLLRDHUP};
 		if (due.duty == DUTY_NONE)
 			loop_wait(&loop, set, LOOP_OWN + 1, due.wake);
@@ -67,7 +66,7 @@ be_continued_by(int pipe)
 }
 
 struct guard
-guard_begin(const struct page *s, const struct watch *w, int link)
+guard_begin(const struct page *s, const struct watch *w, pid_t keeper, int link)
 {
 	struct guard g = {.fd = -1};
 	pid_t front = getpid();
@@ -79,7 +78,7 @@ guard_begin(const struct page *s, const struct watch *w, int link)
 	g.pid = process_fork();
 	if (g.pid == 0) {
 		leave_the_front(front, link, ends[1]);
-		watch_alone(s, *w, link);
+		watch_alone(s, *w, keeper, link);
 	}
 	g.fd = ends[0];
 	if (g.pid < 0) {

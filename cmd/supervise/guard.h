@@ -22,7 +22,8 @@ struct guard {
  * Begins one.  Where there is no room for a process or a pipe the front is suspended without.
  * `link` is the front's end.
  */
-struct guard guard_begin(const struct page *, const struct watch *, int link);
+struct guard guard_begin(
+    const struct page *, const struct watch *, pid_t keeper, int link);
 
 void guard_end(struct guard *);
 

@@ -1,6 +1,8 @@
 /* page.c - memory that front, keeper and stub share. */
 #include "page.h"
 
+#include "process.h"
+
 #include <sys/mman.h>
 
 /* Where the other members stand in `ending`, beside the value, with four bits for each. */
@@ -35,7 +37,8 @@ page_ending(const struct page *s)
 	};
 }
 
-struct watch_page
+/* Copies what the watch looks at. */
+static struct watch_page
 page_view(const struct page *s, bool granted)
 {
 	return (struct watch_page){
@@ -46,6 +49,22 @@ page_view(const struct page *s, bool granted)
 	    .kill_at = atomic_load(&s->kill_at),
 	    .alive_at = atomic_load(&s->alive_at),
 	};
+}
+
+struct watch_due
+page_watch(const struct page *s, struct watch *w, bool granted, pid_t keeper)
+{
+	struct watch_page view = page_view(s, granted);
+	struct watch_due due = watch(w, instant_now(), &view);
+	bool starves;
+
+	if (due.duty != DUTY_GIVE_UP || keeper == 0)
+		return due;
+	starves = process_state(keeper) == 'R';
+	view = page_view(s, granted); /* it may have had a processor meanwhile */
+	if (starves)
+		watch_bear(w, instant_now(), &view);
+	return watch(w, instant_now(), &view);
 }
 
 const char *

@@ -84,8 +84,12 @@ void page_free(struct page *);
 void page_put_ending(struct page *, const struct ending *);
 struct ending page_ending(const struct page *);
 
-/* Copies what the watch looks at, as it is now. */
-struct watch_page page_view(const struct page *, bool granted);
+/*
+ * What is due by now, by what stands in the page.  Before a keeper is given up, /proc is asked
+ * whether it only wants a processor: then it is borne.
+ */
+struct watch_due page_watch(
+    const struct page *, struct watch *, bool granted, pid_t keeper);
 
 /* The server's name, not cleaned; "" while it is not known. */
 const char *page_where(const struct page *);

@@ -71,6 +71,8 @@ set_timers(struct timer *t, struct watch *w, instant now, const struct watch_pag
 	t[3] = (struct timer){
 	    time_patience(&w->doubt_by, now, instant_after(v->alive_at, w->ttl), DOUBT),
 	    DUTY_GIVE_UP};
+	if (w->doubt_by == NEVER)
+		w->borne = 0;
 	t[4] = (struct timer){runs ? kill_at : NEVER, DUTY_KILL};
 	t[5] = (struct timer){runs && !v->stopping ? term_at : NEVER, DUTY_TERM};
 }
@@ -98,11 +100,11 @@ watch(struct watch *w, instant now, const struct watch_page *v)
 	return result;
 }
 
-bool
+void
 watch_bear(struct watch *w, instant now, const struct watch_page *v)
 {
-	if (now >= w->release_by || now >= instant_after(v->alive_at, w->ttl + STARVED))
-		return false;
+	if (v->finished || w->borne == BORNE_MOST)
+		return;
+	w->borne++;
 	w->doubt_by = now + DOUBT;
-	return true;
 }

@@ -13,7 +13,7 @@
  *     KEEPER_PATIENCE.
  *  3. A keeper that has given no sign of life for a whole ttl is given up, also
  *     where no lease would end.  One that wants a processor is not frozen, and has
- *     STARVED longer (watch_bear()).
+ *     a minute more (watch_bear()).
  */
 #ifndef DLOCK_WATCH_H
 #define DLOCK_WATCH_H
@@ -25,8 +25,12 @@
 #define KEEPER_PATIENCE (3 * NS_PER_S) /* for a keeper that only has to release */
 /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define DOUBT (2 * NS_PER_S)
-/* for one that has to wait for a processor: a hundred may begin at once on a small machine */
-#define STARVED (60 * NS_PER_S)
+/*
+ * How often in a row one is doubted anew that wants a processor, for a minute in all: a hundred
+ * may begin at once on a small machine.
+ */
+enum { BORNE_MOST = 30 };
+
 /* for a keeper whose lock has ended with its connection */
 #define ANCHOR_PATIENCE (200 * NS_PER_MS)
 /* for a keeper that has to leave the queue */
@@ -41,6 +45,7 @@ struct watch_page {
 struct watch {
 	int64_t ttl, grace;
 	instant interrupt_by, release_by, doubt_by, adrift_by; /* NEVER: not counting */
+	int borne;                                             /* times in a row */
 };
 
 enum duty {
@@ -68,9 +73,9 @@ void watch_adrift(struct watch *, instant now);
 struct watch_due watch(struct watch *, instant now, const struct watch_page *);
 
 /*
- * The keeper is to be given up (DUTY_GIVE_UP), but wants a processor: doubts it anew.  False: it
- * has had STARVED already, or only has to release.
+ * The keeper is to be given up (DUTY_GIVE_UP), but wants a processor: doubts it anew, unless it has
+ * been borne for long enough, or nothing is left that needs the lock.
  */
-bool watch_bear(struct watch *, instant now, const struct watch_page *);
+void watch_bear(struct watch *, instant now, const struct watch_page *);
 
 #endif
