@@ -4,6 +4,7 @@
 import contextlib
 import os
 import tempfile
+import time
 from urllib.parse import quote
 
 with contextlib.suppress(ImportError):  # without it no test is run that needs it
@@ -231,10 +232,19 @@ class RedisCluster:
         return next(n for n in self.living() if n is not node and n.ask("NODES")[f"{HOST}:{n.port}"]["master_id"] == me)
 
     def fail_over(self, key):
-        """A planned one of the node that has this lock."""
-        old = self.owner(key)
-        self.replica_of(old).ask("FAILOVER")
-        wait_for(lambda: self.owner(key) is not old, what="another owner")
+        """A planned one of the node that has this lock.  Nodes that have not voted for it within 5 s give it up."""
+        old, given_up = self.owner(key), 0
+
+        def is_over():
+            nonlocal given_up
+            if self.owner(key) is not old:
+                return True
+            if time.monotonic() > given_up:
+                self.replica_of(old).ask("FAILOVER")
+                given_up = time.monotonic() + 6
+            return False
+
+        wait_for(is_over, what="another owner")
 
     def begin_move(self, key, to):
         source, slot = self.owner(key), self.slot(key)

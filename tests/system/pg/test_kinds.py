@@ -521,7 +521,11 @@ def test_readers_share_and_exclude_writers_in_every_mode(dlock, db, bound):
     readers = [dlock.hold(bound, "job", "-s", "-t", "6s", "-v") for _ in range(3)]
     assert dlock.run("run", *bound.words, "-k", "job", "-n", "--", "true").status == 75
     assert dlock.run("run", *bound.words, "-k", "job", "-s", "-n", "--", "true").status == 0
-    wait_for(lambda: all(": renew: ok" in r.stderr() for r in readers), what="a renewal of all")
+    early = dlock.contend(bound, "job", "-x", "-t", "6s").queued()
+    renewed = [r.stderr().count(": renew: ok") for r in readers]
+    wait_for(lambda: all(r.stderr().count(": renew: ok") > n for r, n in zip(readers, renewed)), what="a renewal of all")
+    early.signal(signal.SIGTERM)
+    assert early.wait().status == -signal.SIGTERM
     writer = dlock.contend(bound, "job", "-x", "-t", "6s")
     # It has its place for three seconds, and then comes anew.
     begun = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND clock_timestamp() < query_start + '0.2 s'"

@@ -175,13 +175,13 @@ def loop(dlock, place, names, rounds, inside):
 
 
 def ends(inside, loops):
-    """How they end.  However slow they are: while one of them takes its turn, nobody is in anybody's way."""
+    """How they end.  However slow they are: while one of them takes its turn within less than a lease, nobody is in anybody's way."""
     turns = inside / "turns"
     turns.touch()
     try:
         while any(each.poll() is None for each in loops):
             taken = turns.stat().st_size
-            wait_for(lambda taken=taken: turns.stat().st_size > taken or all(each.poll() is not None for each in loops), what="a turn")
+            wait_for(lambda taken=taken: turns.stat().st_size > taken or all(each.poll() is not None for each in loops), 20, "a turn")
         return [each.returncode for each in loops]
     finally:
         for each in loops:
