@@ -158,6 +158,12 @@ class ClusterNode(RedisServer):
         return self.ask("MYID")
 
 
+def await_replicas(client, n=1, key="mark"):
+    """Until so many have all that there is: WAIT counts what its own connection has written, and nothing else."""
+    wait_for(lambda: client.pipeline(transaction=False).set(key, 1).wait(n, 200).execute()[1] >= n, what="the replicas")
+    client.delete(key)
+
+
 class RedisCluster:
     """Masters, and replicas of each."""
 

@@ -14,6 +14,7 @@ import pytest
 from manual import block
 from mysql_server import USER, AsMysql, mysql_url, on_galera
 from pg import pg_url
+from redis_forms import await_replicas
 from support import DLOCK, PATIENCE, rules_of, wait_for
 
 LOCKS, STEERS = rules_of("dlock"), rules_of("oncall")
@@ -158,8 +159,7 @@ def test_a_replica_that_is_too_few(doctor, make_redis):
     master = make_redis("--appendonly", "yes")
     replica = make_redis("--replicaof", "127.0.0.1", str(master.port))
     with master.client() as c:  # which may hear of the replica a second after that has all there is
-        wait_for(lambda: c.pipeline(transaction=False).set("x", 1).wait(1, 200).execute()[1] == 1, what="a replica")
-        c.delete("x")
+        await_replicas(c)
     status, found = doctor("-u", master.url)
     assert status == 0 and found["replicas"][0] == "warn", found
     with master.client() as c:  # which bounds what a fail-over forgets, and no more

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from hostile import DONE, GRANTED, RESET, SILENCE, Hostile, array
-from redis_forms import HOST, REDIS_PLACES, RedisCluster
+from redis_forms import HOST, REDIS_PLACES, RedisCluster, await_replicas
 from redis_script import ears
 from support import PATIENCE, ROOT, At, boottime, free_port, is_alive, place_id, run, spent, wait_for
 from witness import check_intervals, interval
@@ -259,7 +259,7 @@ def test_contenders_over_a_killed_master(dlock, sentinels, tmp_path):
 def test_a_hold_survives_a_killed_master(dlock, sentinels):
     holder = hold(dlock, At(sentinels.url), "job", "-t", TTL)
     with sentinels.master.client() as c:
-        c.wait(1, 5000)
+        await_replicas(c)
     killed, before = sentinels.kill_master(), renewals(holder)
     sentinels.await_other(killed.port)
     assert has_renewed(holder, before), holder.result()
@@ -546,7 +546,7 @@ def test_contenders_and_a_hold_survive_a_killed_node(dlock, cluster, tmp_path):
         contenders.go_on(5)
         old = cluster.owner("job")
         with old.client() as c:
-            c.wait(1, 5000)
+            await_replicas(c, key="{job}mark")
         before = renewals(holder)
         old.kill()
         wait_for(lambda: cluster.owner("job") is not old, what="another owner")

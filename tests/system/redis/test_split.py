@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from net import Net, SentinelsOn, dlock_on
+from redis_forms import await_replicas
 from support import FULL, At, boottime, wait_for
 from witness import check_seen, compile_witness, read_seen
 
@@ -142,7 +143,7 @@ def test_who_reaches_both_sides_leaves_a_deposed_master(dlock, net, forms, seen,
     at = At(forms.url)
     holder = dlock.start("run", "-v", *at.words, "-k", "job", "-t", "6s", "--wait-tree", "--", *seen.command(600000), program=both).held()
     with old.client() as c:
-        c.wait(2, 5000)
+        await_replicas(c, 2)
     net.split(*net.machines[:2])
     with Contenders(dlock, at, seen, [there, both], ("-t", "6s")) as contenders:
         wait_for(lambda: is_deposed(forms, old), what="a new master")
