@@ -43,8 +43,8 @@ BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still a
 
 
 def wait_for(condition, timeout=PATIENCE, what=None):
-    """Calls condition until it gives something true, and returns that."""
-    end = time.monotonic() + timeout
+    """Calls condition until it gives something true, and returns that.  The time of stalls does not count."""
+    began = boottime()
     pause = 0.002
     while True:
         result = condition()
@@ -52,7 +52,7 @@ def wait_for(condition, timeout=PATIENCE, what=None):
             if LATE and random.random() < 0.3:
                 sleep_as_if_stalled(LATE)
             return result
-        if time.monotonic() > end:
+        if boottime() - began > timeout and spent(began) > timeout:
             raise AssertionError(f"waited {timeout} s in vain for {what or condition.__name__}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
@@ -267,13 +267,15 @@ def stop_is_pending(pid):
 
 
 def await_end(popen, timeout):
-    """As popen.wait(), which looks again and again: here the kernel tells."""
+    """As popen.wait(), which looks again and again: here the kernel tells.  The time of stalls does not count."""
     with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError):  # another thread has waited for it
         if popen.poll() is None:
             fd, end = os.pidfd_open(popen.pid), select.poll()
             stack.callback(os.close, fd)
             end.register(fd, select.POLLIN)
-            end.poll(timeout * 1000)
+            began = boottime()
+            while (left := timeout - spent(began)) > 0 and not end.poll(max(1, left * 1000)):
+                pass
     popen.wait(0.01)
 
 

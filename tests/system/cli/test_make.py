@@ -1,6 +1,7 @@
 # Goal of these tests: whoever builds, installs or checks dlock is told what is
 # missing and how far things are, and nothing happens behind their back.
 
+import contextlib
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 
 import pytest
 
+import support
 from support import DLOCK, ROOT, wait_for
 
 # One make does not rebuild what another one tests, nor take its options over.
@@ -277,6 +279,19 @@ def test_it(dear, n):
     pass
 """, status=0)
     assert (tmp_path / "made").read_text() == "x"
+
+
+@pytest.mark.parametrize("stall", [0, 0.4])
+def test_a_stall_of_this_machine_takes_nothing_from_a_wait(monkeypatch, stall):
+    began = support.boottime()
+    monkeypatch.setattr(support, "STALLS", support.Stalls())
+    support.STALLS.last, support.STALLS.seen = began + 60, [(began, began + stall)]
+    with contextlib.nullcontext() if stall else pytest.raises(AssertionError):
+        wait_for(lambda: support.boottime() > began + 0.3, 0.1)
+    with subprocess.Popen(["sleep", "0.3"]) as process:
+        support.STALLS.seen = [(support.boottime(), support.boottime() + stall)]
+        with contextlib.nullcontext() if stall else pytest.raises(subprocess.TimeoutExpired):
+            support.await_end(process, 0.2)
 
 
 def test_a_failure_shows_its_whole_message():
