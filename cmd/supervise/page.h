@@ -85,8 +85,8 @@ void page_put_ending(struct page *, const struct ending *);
 struct ending page_ending(const struct page *);
 
 /*
- * What is due by now, by what stands in the page.  Before a keeper is given up, /proc is asked
- * whether it only wants a processor: then it is borne.
+ * Asks watch() what is due by now, by what stands in the page.  Before a keeper is given up, /proc
+ * is asked whether it only wants a processor: then it is borne (watch_bear()).
  */
 struct watch_due page_watch(
     const struct page *, struct watch *, bool granted, pid_t keeper);

@@ -12,8 +12,8 @@
  *     the lock; then a keeper that will not go is left behind after
  *     KEEPER_PATIENCE.
  *  3. A keeper that has given no sign of life for a whole ttl is given up, also
- *     where no lease would end.  One that wants a processor is not frozen, and has
- *     a minute more (watch_bear()).
+ *     where no lease would end.  A keeper that wants a processor is not frozen, and
+ *     has a minute more (watch_bear()).
  */
 #ifndef DLOCK_WATCH_H
 #define DLOCK_WATCH_H
@@ -26,8 +26,8 @@
 /* for a silent keeper, of our own time awake: after a suspend both are late */
 #define DOUBT (2 * NS_PER_S)
 /*
- * How often in a row one is doubted anew that wants a processor, for a minute in all: a hundred
- * may begin at once on a small machine.
+ * A keeper that wants a processor is doubted anew so often in a row, for a minute in all: a
+ * hundred may begin at once on a small machine.
  */
 enum { BORNE_MOST = 30 };
 
