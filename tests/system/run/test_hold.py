@@ -1215,8 +1215,8 @@ mark held
 
 def test_what_a_script_does_when_it_is_asked_to_stop_is_not_stopped(start, where, dlock):
     """A script that leads a process group runs on while all its processes are looked at, of which here there are many."""
-    script = start(f"""trap '$D release "$H"; mark released $?; exit 3' TERM
-H=$($D hold -k "$K" {GRACE} --pid $$)
+    script = start("""trap '$D release "$H"; mark released $?; exit 3' TERM
+H=$($D hold -k "$K" -t 30 --grace 10s --pid $$)
 i=0; while [ $i -lt 600 ]; do sleep 1000 & i=$((i + 1)); done
 mark held
 wait""", where)
