@@ -472,7 +472,9 @@ breed(struct births *b)
 			_exit(0);
 		if (atomic_fetch_add(&b->living, 1) >= 60) {
 			atomic_fetch_sub(&b->living, 1);
-			usleep(200);
+			if (waitpid(-1, NULL, 0) < 0)
+				pause(); /* room is made by those that have children */
+			atomic_fetch_sub(&b->living, 1);
 			continue;
 		}
 		pid = fork();
