@@ -1029,18 +1029,25 @@ def witnesses():  # one that has just been forked has no name yet
     with open(f"/proc/{job}/task/{job}/children") as f:
         return [int(p) for p in f.read().split() if os.getpgid(int(p)) == job]
 
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
 def asked():  # what the next stop would merge with the next fg has been taken by those that were continued
     for pid in [*witnesses(), job]:
         with open(f"/proc/{pid}/status") as f:
             if int(dict(line.split(":", 1) for line in f)["ShdPnd"], 16) & 1 << signal.SIGCONT - 1:
                 return False
-    with open(f"/proc/{job}/stat") as f:  # it sleeps when it has asked its witness, or needs none
-        return f.read().rsplit(")", 1)[1].split()[0] != "R"
+        # a witness sleeps when it has answered, and dlock when it has read that: stopped in between
+        # for longer than it waits for an answer, it would have none
+        if state_of(pid) not in ("ST" if pid == job else "S"):
+            return False
+    return True
 
 for _ in range(40):
     assert os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
     os.tcsetpgrp(0, os.getpgrp())
-    while open(f"/proc/{command}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
+    while state_of(command) != "T":
         pass
     os.tcsetpgrp(0, job)
     began = time.monotonic()
@@ -1050,7 +1057,7 @@ for _ in range(40):
     if os.waitpid(job, os.WUNTRACED | os.WNOHANG)[0]:
         again += time.monotonic() - began < 0.045  # for longer dlock waits for no witness, and then for no shell
         os.kill(job, signal.SIGCONT)
-    while not asked() and time.monotonic() - began < 1:
+    while not asked() and time.monotonic() - began < 10:
         time.sleep(0.0005)
     os.kill(command, signal.SIGCONT)
 os.killpg(job, signal.SIGKILL)
