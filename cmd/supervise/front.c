@@ -650,8 +650,11 @@ front_turn(struct front *f)
 	take_signals(f, set[LOOP_SIGNAL].revents);
 	if (front_has_grant(f) && f->suspension.put_off)
 		front_signals_granted(f);
-	/* later than a signal that would end it */
-	if (front_has_grant(f) && f->run->ward->is_hold &&
+	/*
+	 * Later than a signal that would end it.  The page may say that the lock is granted before
+	 * we have heard of it: what is told, and the anchors, come with the message alone.
+	 */
+	if (f->keeper.granted && f->run->ward->is_hold &&
 	    delivery_of(f->run) == UNDELIVERED)
 		deliver(f);
 	log_grant(f);

@@ -6,6 +6,8 @@
 #define front_has_grant test_front_has_grant
 #include "cmd/supervise/front.c"
 
+#include "cmd/supervise/told.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -102,6 +104,75 @@ a_signal_that_comes_at_the_end_is_kept(void **state)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+/* ---- a hold ---- */
+
+static char printed[64];
+
+static bool
+print(const struct run *r)
+{
+	const char *key = told_value(&r->told, VAR_KEY);
+
+	snprintf(printed, sizeof printed, "%s", key ? key : "nothing");
+	return true;
+}
+
+static bool
+leave(const struct run *r)
+{
+	(void)r;
+	return true;
+}
+
+/*
+ * The keeper tells of the grant by a message, and then says so in the page.  A front that a signal
+ * has woken may see the page first.
+ */
+static void
+a_hold_is_delivered_when_the_message_of_the_grant_is_here(void **state)
+{
+	static const struct params params = {.terms.ttl = 30 * NS_PER_S,
+	    .show = {.quiet = true, .status_fd = -1, .log.kind = LOG_NOWHERE}};
+	static const struct origin origin = {.has_tty = false};
+	static char grant[] = "DLOCK_KEY=job", room[sizeof grant];
+	_Atomic int delivery = UNDELIVERED;
+	sigset_t all, before;
+	int keeper;
+	struct script script = {
+	    .ward = {.ops = &script_ops, .is_hold = true, .delivery = &delivery},
+	    .print = print,
+	    .leave = leave};
+
+	(void)state;
+	run = (struct run){.params = &params,
+	    .origin = &origin,
+	    .page = page_new(),
+	    .ward = &script.ward,
+	    .told = {.text = room, .n = sizeof room},
+	    .parent.fd = -1};
+	front = (struct front){0};
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	assert_int_equal(link_open(run.ends), 0);
+	keeper = dup(run.ends[1]); /* front_begin() closes the other */
+	front_begin(&front, &run, 0);
+
+	atomic_store(&front.page->granted_at, instant_now());
+	raise(SIGWINCH);
+	front_turn(&front);
+	assert_string_equal(printed, "");
+	assert_int_equal(delivery, UNDELIVERED);
+
+	assert_true(link_send(keeper, &(struct msg){.kind = MSG_GRANTED},
+	    &(struct anchors){0}, &(struct told){grant, sizeof grant}));
+	front_turn(&front);
+	assert_string_equal(printed, "job");
+	assert_int_equal(delivery, DELIVERED);
+	close(keeper);
+	loop_close(&front.loop);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int
 main(void)
 {
@@ -111,6 +182,7 @@ main(void)
 	    cmocka_unit_test_setup(a_keeper_that_has_not_is_told_of, begin),
 	    cmocka_unit_test(what_is_said_of_a_silent_keeper_is_known),
 	    cmocka_unit_test_setup(a_signal_that_comes_at_the_end_is_kept, begin),
+	    cmocka_unit_test(a_hold_is_delivered_when_the_message_of_the_grant_is_here),
 	};
 
 	return cmocka_run_group_tests_name("front", tests, NULL, NULL);
