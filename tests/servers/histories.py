@@ -527,7 +527,9 @@ class History:
                 if (seen.op.what, seen.op.once) == ("final", first.once) and seen.time > first.end:
                     self.problem("final", "the second began though the first had ended", first, seen.op)
         for op in self.of("final"):
-            same = [s.op for s in self.begins if s.op.once == op.once and s.time < op.over]
+            # a command that was killed may not have had the time to write that it has begun
+            same = [other for other in self.of("final") if other.once == op.once and other.asked < op.over
+                    and (other.begin.time < op.over if other.begin else other.hurt and other.status == 137)]
             if op.status == 0 and not op.begin and not any(other.status not in (79, 99) and (other.end or other.hurt) for other in same):
                 self.problem("final", "it was skipped though nobody's has ended", op, *same)
 

@@ -207,6 +207,8 @@ FORCE = {"what": "break", "kind": "-y --force", "begin": None}
     ("final", [run_of("final", once="job", **SKIPPED)]),
     ("final", [run_of("final", once="job", status=79, hurt="[keeper SIGSTOP]"), run_of("final", once="job", **SKIPPED)]),
     (None, [run_of("final", once="job", end=None, status=137, hurt="[command SIGKILL]"), run_of("final", once="job", **SKIPPED)]),
+    (None, [run_of("final", once="job", begin=None, end=None, status=137, hurt="[command SIGKILL]"), run_of("final", once="job", **SKIPPED)]),
+    ("final", [run_of("final", once="job", begin=None, end=None, status=75, wait="0"), run_of("final", once="job", **SKIPPED)]),
     ("cooldown", [run_of("cooldown", asked=5), run_of("cooldown", token=2, asked=5, begin=5.5, end=5.6, over=5.7)]),
     (None, [run_of("cooldown", asked=5), run_of("cooldown", token=2, **LATER)]),
     (None, [run_of("cooldown", asked=5, **FAILED), run_of("cooldown", token=2, asked=5, begin=5.5, end=5.6, over=5.7)]),
