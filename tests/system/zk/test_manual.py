@@ -11,6 +11,7 @@ import threading
 import pytest
 from kazoo.security import make_acl, make_digest_acl
 
+from curator import SMALL
 from manual import block, blocks
 from support import PATIENCE, ROOT, wait_for
 from zk import nodes
@@ -36,7 +37,7 @@ def typed(zk_server, tmp_path):
         return text.replace("zk://127.0.0.1/", f"{zk_server.url}/").replace("@127.0.0.1/", f"@127.0.0.1:{zk_server.port}/")
 
     instead.directory = directory
-    instead.env = {**os.environ, "HOME": str(tmp_path), "JVMFLAGS": "-Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+    instead.env = {**os.environ, "HOME": str(tmp_path), "JVMFLAGS": " ".join(SMALL)}
     return instead
 
 

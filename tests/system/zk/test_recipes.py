@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from kazoo.security import make_digest_acl
 
-from curator import compile_java
+from curator import SMALL, compile_java
 from support import PATIENCE, wait_for
 from zk import nodes
 
@@ -51,8 +51,7 @@ def write_lock(zk_server):
     started = []
 
     def start(path):
-        process = subprocess.Popen(["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath,
-                                    "WriteLock", f"127.0.0.1:{zk_server.port}", path],
+        process = subprocess.Popen(["java", *SMALL, "-cp", classpath, "WriteLock", f"127.0.0.1:{zk_server.port}", path],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
         return process
