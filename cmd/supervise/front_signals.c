@@ -107,6 +107,15 @@ has_ended(pid_t command)
 	return state ? state == 'Z' : kill(command, 0) != 0 && errno == ESRCH;
 }
 
+/* One that has been reaped since we read its number is in no group: it was in ours, as far as we know. */
+static bool
+is_in_other_group(pid_t command)
+{
+	pid_t group = command ? getpgid(command) : -1;
+
+	return group >= 0 && group != getpgrp();
+}
+
 /* Adds what only some signals need to be asked of the kernel. */
 static void
 describe_suspension(const struct front *f, struct signal_case *c, pid_t command)
@@ -148,7 +157,7 @@ describe_signal(struct front *f, const struct received *t)
 	c.terminal = f->run->origin->has_tty;
 	c.by_key = c.terminal && t->code == SI_KERNEL &&
 	    (c.sig == SIGINT || c.sig == SIGQUIT);
-	c.apart = !c.terminal || (command && getpgid(command) != getpgrp());
+	c.apart = !c.terminal || is_in_other_group(command);
 	c.for_nobody = !delivery_receiver(f->run);
 	describe_suspension(f, &c, command);
 	c.reach = reach_of(f, t); /* late: it takes time */

@@ -87,6 +87,35 @@ what_the_command_had_is_for_nobody_else(void **state)
 	assert_int_equal(signal_decide(&c), DEED_NOTHING);
 }
 
+/* Between the front's look at its number and its group, the keeper has reaped it. */
+static void
+a_command_that_was_just_reaped_was_in_our_group(void **state)
+{
+	pid_t gone = fork(), other;
+	int ends[2];
+
+	(void)state;
+	if (gone == 0)
+		_exit(0);
+	waitpid(gone, NULL, 0);
+	assert_false(is_in_other_group(gone));
+	assert_false(is_in_other_group(0));
+	assert_int_equal(pipe(ends), 0);
+	other = fork();
+	if (other == 0) {
+		setpgid(0, 0);
+		close(ends[1]);
+		pause();
+		_exit(0);
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], &(char){0}, 1), 0);
+	assert_true(is_in_other_group(other));
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	close(ends[0]);
+}
+
 /* It is killed as soon as it was forked, and has our ends of the pipe still. */
 static void
 a_guard_that_has_not_run_continues_nobody(void **state)
@@ -138,6 +167,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_crowd_keeps_back_only_what_is_the_same),
+	    cmocka_unit_test(a_command_that_was_just_reaped_was_in_our_group),
 	    cmocka_unit_test(what_the_command_had_is_for_nobody_else),
 	    cmocka_unit_test(a_guard_that_has_not_run_continues_nobody),
 	    cmocka_unit_test(term_of_the_asker_ends_though_the_caller_ignores_it),
