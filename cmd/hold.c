@@ -18,6 +18,7 @@
 
 #include "backends/common/append.h"
 #include "backends/common/libc.h"
+#include "cmd/supervise/delivery.h"
 #include "cmd/supervise/join_address.h"
 #include "cmd/supervise/join_find.h"
 #include "cmd/supervise/join_release.h"
@@ -344,22 +345,36 @@ leave_asker(const struct run *r)
 	return !undelivered;
 }
 
+/* Says why a hold that was granted has reached nobody. */
+static void
+say_undelivered(const struct run *r, struct verdict *v)
+{
+	const struct params *p = r->params;
+	const struct outsider *o = r->ward->outsider;
+	char why[120] = "the handle could not be delivered in time";
+
+	if (undelivered)
+		snprintf(why, sizeof why, "cannot write to standard output: %s",
+		    strerror(undelivered));
+	else if (o && outsider_has_ended(o))
+		snprintf(why, sizeof why,
+		    "process %d, for which the lock was to be held, has ended",
+		    (int)o->pid);
+	*v = (struct verdict){.status = STATUS_SYSTEM, .name = "failed"};
+	snprintf(v->line, sizeof v->line, "%s; %s %s given back", why,
+	    params_keys(p).text, p->nkeys > 1 ? "were" : "was");
+}
+
 static _Noreturn void
 be_front(struct run *r, struct params *p)
 {
-	const struct verdict failed = {.status = STATUS_SYSTEM, .name = "failed"};
-	struct verdict v = failed;
+	struct verdict v = {.status = STATUS_SYSTEM, .name = "failed"};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == script_of(r)->asker)
 		v = start_run(r);
-	if (undelivered && v.status == 0 && !v.signal) {
-		v = failed;
-		snprintf(v.line, sizeof v.line,
-		    "cannot write to standard output: %s; %s %s given back",
-		    strerror(undelivered), params_keys(p).text,
-		    p->nkeys > 1 ? "were" : "was");
-	}
+	if (v.status == 0 && !v.signal && delivery_of(r) != DELIVERED)
+		say_undelivered(r, &v);
 	start_end(p, &v);
 }
 

@@ -157,6 +157,18 @@ await_joined(struct front *f)
 }
 
 /*
+ * Did it end before it held anything?  A hold may also have given back what it was granted, since
+ * nobody could be told while its front was suspended.
+ */
+static bool
+was_waiting(const struct ending *e)
+{
+	return e->kind == END_INTERRUPTED ||
+	    (e->kind == END_COMMAND && WIFSIGNALED(e->value) &&
+		signal_suspends(WTERMSIG(e->value)));
+}
+
+/*
  * Notes that the run has ended, and how.  A hold that ends undelivered is not delivered any more;
  * if it was lost, it was never held: nobody has worked under it, and nobody is stopped.
  */
@@ -166,8 +178,10 @@ front_finish(struct front *f, struct ending e, const char *words)
 	if (e.kind != END_COMMAND)
 		delivery_settle(f->run, WITHDRAWN);
 	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
-	if (e.kind == END_INTERRUPTED && f->interrupt)
+	if (f->interrupt && was_waiting(&e)) {
+		e.kind = END_INTERRUPTED;
 		e.value = f->interrupt;
+	}
 	if (e.kind == END_LOST && delivery_of(f->run) == WITHDRAWN)
 		e = (struct ending){.kind = END_REFUSED,
 		    .value = RC_LOST,
@@ -202,6 +216,7 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 		if (otherwise.kind == END_REFUSED)
 			otherwise = came_too_late;
 	}
+	lost.returned = atomic_load(&f->page->end.returned);
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
 	await_joined(f);
@@ -346,15 +361,22 @@ poll_keeper(struct front *f, struct pollfd *set)
 	return SLOT_ANCHOR + n;
 }
 
+/*
+ * The page says that a line is drawn before it is, and before we look whether the lock is granted:
+ * a keeper that sees none lets the command write at once.
+ */
 static void
 show_waiting(struct front *f)
 {
-	if (front_has_grant(f)) {
+	instant now = instant_now();
+
+	if (f->waiting.line.live && now >= f->waiting.line.next)
+		atomic_store(&f->page->front.on_screen, true);
+	if (front_has_grant(f))
 		waiting_end(&f->waiting, 0);
-	} else {
-		waiting_tick(&f->waiting, instant_now());
-		atomic_store(&f->page->front.on_screen, f->waiting.line.drawn);
-	}
+	else
+		waiting_tick(&f->waiting, now);
+	atomic_store(&f->page->front.on_screen, f->waiting.line.drawn);
 }
 
 /* ---- messages ---- */
@@ -465,9 +487,18 @@ take_interrupt(struct front *f)
 	return sig;
 }
 
+/* Is it too late for a hold that may be delivered until `by`, and until its process is to end? */
+static bool
+is_too_late(const struct front *f, instant by)
+{
+	return instant_now() >= instant_first(by, atomic_load(&f->page->term_at)) &&
+	    !atomic_load(&f->page->end.finished);
+}
+
 /*
  * Gives the hold to its asker, also where we have slept through --for: the lock was held all the
- * same.  A signal that ends the asker while it is printed has it given back.
+ * same.  A signal that ends the asker while it is printed has it given back, and so has a reader
+ * that takes so long that the lock is to be over by then: nobody watches meanwhile.
  */
 static void
 deliver(struct front *f)
@@ -477,16 +508,14 @@ deliver(struct front *f)
 	bool printed;
 
 	/* too late to begin: the keeper takes it back, or the watch finds that it is late */
-	if ((instant_now() >= instant_first(atomic_load(&f->page->begin_by),
-				  atomic_load(&f->page->term_at)) &&
-		!atomic_load(&f->page->end.finished)) ||
+	if (is_too_late(f, atomic_load(&f->page->begin_by)) ||
 	    !delivery_settle(f->run, DELIVERED))
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
 	printed = s->print(f->run);
 	back.got.sig = take_interrupt(f);
-	if (printed && !back.got.sig && s->leave(f->run))
+	if (printed && !back.got.sig && !is_too_late(f, NEVER) && s->leave(f->run))
 		return;
 	atomic_store(f->run->ward->delivery, WITHDRAWN);
 	link_send(f->keeper.link, &back, NULL, NULL);
@@ -648,7 +677,8 @@ front_turn(struct front *f)
 			watch_adrift(&f->watch, instant_now());
 		}
 	take_signals(f, set[LOOP_SIGNAL].revents);
-	if (front_has_grant(f) && f->suspension.put_off)
+	/* a hold has given it back by then, and is suspended as if it still waited */
+	if (front_has_grant(f) && f->suspension.put_off && !f->run->ward->is_hold)
 		front_signals_granted(f);
 	/*
 	 * Later than a signal that would end it.  The page may say that the lock is granted before

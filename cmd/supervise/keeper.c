@@ -412,9 +412,11 @@ await_question(struct keeper *k)
 static void
 log_for_front(struct keeper *k)
 {
+	struct ending e = react_ending(k);
+
 	if (k->params->show.log.kind != LOG_NOWHERE &&
 	    (k->keep.orphaned || getppid() != k->run->front))
-		events_log_orphan(k->run, &k->keep.ending, k->fault.text);
+		events_log_orphan(k->run, &e, k->fault.text);
 }
 
 /* ---- all of it ---- */

@@ -52,11 +52,28 @@ start_ward(struct keeper *k)
 	ward->dismiss(k);
 }
 
+struct ending
+react_ending(const struct keeper *k)
+{
+	struct ending e = k->keep.ending;
+
+	e.returned = atomic_load(&k->page->end.returned);
+	return e;
+}
+
+static void
+publish_ending(struct keeper *k)
+{
+	struct ending e = react_ending(k);
+
+	page_put_ending(k->page, &e);
+}
+
 /* Nothing is left that needs the lock: a front that must do without us has to know this. */
 static void
 publish_finished(struct keeper *k)
 {
-	page_put_ending(k->page, &k->keep.ending);
+	publish_ending(k);
 	atomic_store(&k->page->end.finished, true);
 }
 
@@ -67,7 +84,7 @@ publish_loss(struct keeper *k)
 	if (k->keep.ending.kind != END_LOST || atomic_load(&k->page->end.lost))
 		return;
 	k->page->end.loss = k->fault;
-	page_put_ending(k->page, &k->keep.ending);
+	publish_ending(k);
 	atomic_store(&k->page->end.lost, true);
 }
 
@@ -132,12 +149,11 @@ void
 react_answer_release(struct keeper *k)
 {
 	const struct run *r = k->run;
-	struct ending e = k->keep.ending;
+	struct ending e = react_ending(k);
 	struct verdict v;
 
 	if (!join_outer_is_awaited(&k->socket))
 		return;
-	e.returned = atomic_load(&r->page->end.returned);
 	v = k->keep.phase == PH_LINGER
 	    ? verdict_of_kept(r->params, 0, keep_wanted_until(&k->keep))
 	    : verdict_of_release(r->params, &e, k->fault.text, page_where(r->page));

@@ -4,6 +4,7 @@
  */
 #define front_run test_front_run
 #define front_has_grant test_front_has_grant
+#define waiting_tick test_waiting_tick
 #include "cmd/supervise/front.c"
 
 #include "cmd/supervise/told.h"
@@ -104,9 +105,37 @@ a_signal_that_comes_at_the_end_is_kept(void **state)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+/* ---- what is drawn ---- */
+
+static bool drawn_unseen, drawn;
+
+void
+waiting_tick(struct waiting *g, instant now)
+{
+	(void)g, (void)now;
+	drawn = true;
+	drawn_unseen = !atomic_load(&front.page->front.on_screen);
+}
+
+/* Or the command writes before the line is drawn, which erases what it has written. */
+static void
+a_line_is_in_the_page_before_it_is_drawn(void **state)
+{
+	(void)state;
+	front.waiting.line.live = true;
+	show_waiting(&front);
+	assert_true(drawn && !drawn_unseen);
+	assert_false(atomic_load(&front.page->front.on_screen));
+	drawn = false;
+	atomic_store(&front.page->granted_at, instant_now());
+	show_waiting(&front);
+	assert_false(drawn || atomic_load(&front.page->front.on_screen));
+}
+
 /* ---- a hold ---- */
 
 static char printed[64];
+static bool takes_long, left;
 
 static bool
 print(const struct run *r)
@@ -114,6 +143,8 @@ print(const struct run *r)
 	const char *key = told_value(&r->told, VAR_KEY);
 
 	snprintf(printed, sizeof printed, "%s", key ? key : "nothing");
+	if (takes_long)
+		atomic_store(&r->page->term_at, instant_now());
 	return true;
 }
 
@@ -121,7 +152,67 @@ static bool
 leave(const struct run *r)
 {
 	(void)r;
+	left = true;
 	return true;
+}
+
+static _Atomic int delivery;
+static struct script script;
+static sigset_t before_it;
+static int keeper_end;
+
+/* A front whose keeper is this test. */
+static int
+begin_hold(void **state)
+{
+	static const struct params params = {.terms.ttl = 30 * NS_PER_S,
+	    .show = {.quiet = true, .status_fd = -1, .log.kind = LOG_NOWHERE}};
+	static const struct origin origin = {.has_tty = false};
+	static char room[sizeof "DLOCK_KEY=job"];
+	sigset_t all;
+
+	(void)state;
+	delivery = UNDELIVERED;
+	*printed = '\0';
+	takes_long = left = false;
+	script = (struct script){
+	    .ward = {.ops = &script_ops, .is_hold = true, .delivery = &delivery},
+	    .print = print,
+	    .leave = leave};
+	run = (struct run){.params = &params,
+	    .origin = &origin,
+	    .page = page_new(),
+	    .ward = &script.ward,
+	    .told = {.text = room, .n = sizeof room},
+	    .parent.fd = -1};
+	front = (struct front){0};
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before_it);
+	if (link_open(run.ends) != 0)
+		return -1;
+	keeper_end = dup(run.ends[1]); /* front_begin() closes the other */
+	front_begin(&front, &run, 0);
+	return 0;
+}
+
+static int
+end_hold(void **state)
+{
+	(void)state;
+	close(keeper_end);
+	loop_close(&front.loop);
+	sigprocmask(SIG_SETMASK, &before_it, NULL);
+	return 0;
+}
+
+static void
+grant(void)
+{
+	static char told[] = "DLOCK_KEY=job";
+
+	assert_true(link_send(keeper_end, &(struct msg){.kind = MSG_GRANTED},
+	    &(struct anchors){0}, &(struct told){told, sizeof told}));
+	atomic_store(&front.page->granted_at, instant_now());
 }
 
 /*
@@ -131,46 +222,87 @@ leave(const struct run *r)
 static void
 a_hold_is_delivered_when_the_message_of_the_grant_is_here(void **state)
 {
-	static const struct params params = {.terms.ttl = 30 * NS_PER_S,
-	    .show = {.quiet = true, .status_fd = -1, .log.kind = LOG_NOWHERE}};
-	static const struct origin origin = {.has_tty = false};
-	static char grant[] = "DLOCK_KEY=job", room[sizeof grant];
-	_Atomic int delivery = UNDELIVERED;
-	sigset_t all, before;
-	int keeper;
-	struct script script = {
-	    .ward = {.ops = &script_ops, .is_hold = true, .delivery = &delivery},
-	    .print = print,
-	    .leave = leave};
-
 	(void)state;
-	run = (struct run){.params = &params,
-	    .origin = &origin,
-	    .page = page_new(),
-	    .ward = &script.ward,
-	    .told = {.text = room, .n = sizeof room},
-	    .parent.fd = -1};
-	front = (struct front){0};
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &before);
-	assert_int_equal(link_open(run.ends), 0);
-	keeper = dup(run.ends[1]); /* front_begin() closes the other */
-	front_begin(&front, &run, 0);
-
 	atomic_store(&front.page->granted_at, instant_now());
 	raise(SIGWINCH);
 	front_turn(&front);
 	assert_string_equal(printed, "");
 	assert_int_equal(delivery, UNDELIVERED);
-
-	assert_true(link_send(keeper, &(struct msg){.kind = MSG_GRANTED},
-	    &(struct anchors){0}, &(struct told){grant, sizeof grant}));
+	grant();
 	front_turn(&front);
 	assert_string_equal(printed, "job");
+	assert_true(left);
 	assert_int_equal(delivery, DELIVERED);
-	close(keeper);
-	loop_close(&front.loop);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void
+a_hold_that_is_over_when_it_is_printed_goes_back(void **state)
+{
+	struct msg got;
+	struct anchors none;
+
+	(void)state;
+	takes_long = true;
+	grant();
+	front_turn(&front);
+	assert_string_equal(printed, "job");
+	assert_false(left);
+	assert_int_equal(delivery, WITHDRAWN);
+	assert_int_equal(link_receive(keeper_end, &got, &none, NULL), 1);
+	assert_true(got.kind == MSG_SIGNAL && got.got.ends);
+}
+
+/* The keeper has given the hold back, since nobody could be told while the front was suspended. */
+static void
+a_signal_that_ends_is_not_forgotten_while_a_hold_goes_back(void **state)
+{
+	(void)state;
+	for (int sig = SIGINT; sig; sig = sig == SIGINT ? SIGTSTP : 0) {
+		front.interrupt = sig;
+		front_finish(&front,
+		    (struct ending){.kind = END_COMMAND, .value = W_EXITCODE(0, SIGSTOP)},
+		    "");
+		assert_int_equal(front.end.ending.kind, END_INTERRUPTED);
+		assert_int_equal(front.end.ending.value, sig);
+	}
+	front_finish(&front,
+	    (struct ending){.kind = END_COMMAND, .value = W_EXITCODE(0, SIGTERM)}, "");
+	assert_int_equal(front.end.ending.kind, END_COMMAND);
+}
+
+/* Those who have joined are stopped; its own process goes on without the lock. */
+static void
+a_hold_that_was_given_back_before_it_was_lost_stops_nobody(void **state)
+{
+	(void)state;
+	for (int returned = 0; returned < 2; returned++) {
+		delivery = DELIVERED;
+		atomic_store(&front.page->exec, EXEC_CALLED);
+		atomic_store(&front.page->end.returned, returned);
+		kill_and_finish(&front, failed, "its keeper was killed");
+		assert_int_equal(front.end.ending.kind, END_LOST);
+		assert_int_equal(front.end.ending.returned, returned);
+	}
+}
+
+/* It means nobody but us: the hold has nobody else who could be suspended. */
+static void
+ctrl_z_at_the_grant_of_a_hold_stays_put_off(void **state)
+{
+	sigset_t pending;
+
+	(void)state;
+	front.suspension.put_off = true;
+	loop_put_off(&front.loop, SIGTSTP);
+	delivery = WITHDRAWN;
+	grant();
+	front_turn(&front);
+	raise(SIGWINCH);
+	front_turn(&front);
+	assert_int_equal(sigpending(&pending), 0);
+	assert_true(sigismember(&pending, SIGTSTP));
+	signal(SIGTSTP, SIG_IGN); /* which takes it back */
+	signal(SIGTSTP, SIG_DFL);
 }
 
 int
@@ -182,7 +314,20 @@ main(void)
 	    cmocka_unit_test_setup(a_keeper_that_has_not_is_told_of, begin),
 	    cmocka_unit_test(what_is_said_of_a_silent_keeper_is_known),
 	    cmocka_unit_test_setup(a_signal_that_comes_at_the_end_is_kept, begin),
-	    cmocka_unit_test(a_hold_is_delivered_when_the_message_of_the_grant_is_here),
+	    cmocka_unit_test_setup(a_line_is_in_the_page_before_it_is_drawn, begin),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_is_delivered_when_the_message_of_the_grant_is_here, begin_hold,
+		end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_that_is_over_when_it_is_printed_goes_back, begin_hold, end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_signal_that_ends_is_not_forgotten_while_a_hold_goes_back, begin_hold,
+		end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_that_was_given_back_before_it_was_lost_stops_nobody, begin_hold,
+		end_hold),
+	    cmocka_unit_test_setup_teardown(
+		ctrl_z_at_the_grant_of_a_hold_stays_put_off, begin_hold, end_hold),
 	};
 
 	return cmocka_run_group_tests_name("front", tests, NULL, NULL);

@@ -565,6 +565,36 @@ def test_pid_ends_while_it_waits(where, sleeper, dlock):
     holder.finish()
 
 
+DIES_AS_THE_KEEPER_IS_MADE = """
+    #define _GNU_SOURCE
+    #include <poll.h>
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    ssize_t getrandom(void *at, size_t n, unsigned flags) {
+        pid_t pid = atoi(getenv("DIES"));
+        struct pollfd end = {.fd = syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+        kill(pid, SIGKILL);
+        poll(&end, 1, -1);
+        close(end.fd);
+        return syscall(SYS_getrandom, at, n, flags);
+    }"""
+
+
+def test_pid_ends_before_the_grant(where, sleeper, dlock, tmp_path):
+    """Front and keeper see it at the same moment: it is delivered to nobody, or in full."""
+    shim = compile_shim(tmp_path, "dies", DIES_AS_THE_KEEPER_IS_MADE)
+    for _ in range(5):
+        p = sleeper()
+        done = dlock.run("hold", *where.words, "-k", where.key(), "--pid", p.pid, env={"LD_PRELOAD": shim, "DIES": str(p.pid)})
+        if done.status:
+            assert done.status == 71 and f"process {p.pid}" in done.stderr and "has ended" in done.stderr and not done.stdout, done
+        else:
+            assert done.stdout.startswith("@dlock-"), done
+        becomes_free(dlock, where)
+
+
 def test_for_a_time(hold, where, dlock):
     began = boottime()
     handle = hold(where, "job", "--for", "2").stdout.strip()
@@ -1564,10 +1594,11 @@ $D run -k "$K" sleep 1000; mark run $?
     own_redis.resume()
 
 
-def test_what_is_given_back_stops_nobody(start, leased, own_redis):
+@pytest.mark.parametrize("how", ["by silence", "to another"])
+def test_what_is_given_back_stops_nobody(start, leased, own_redis, how):
     """Others who have joined keep the lock, and lose it: no affair of who has released it."""
     leased.server = own_redis
-    script = start("""eval "$($D hold -k "$K" -t 3 --pid $$ --shell)"
+    script = start("""eval "$($D hold -k "$K" -t 3 --pid $$ --shell --log "${0%script}log")"
 $D run -k "$K" sh -c 'trap "" TERM; echo; exec sleep 1000' >"${0%script}run" & # it outlives what the keeper sees
 while [ ! -s "${0%script}run" ]; do sleep 0.1; done
 $D release; mark released $?
@@ -1575,10 +1606,16 @@ wait $!; mark run $?
 sleep 1; $D release; mark again $?
 """, leased)
     assert script.mark("released") == "0"
-    own_redis.pause()
+    if how == "by silence":
+        own_redis.pause()
+    else:
+        leased.take_away([leased.key("job")], leased.key("job"))
     assert script.mark("run") == "79"
     assert script.mark("again") == "79" and "nothing was stopped" in script.stderr(), script.stderr()
-    own_redis.resume()
+    lost = [line for line in (script.directory / "log").read_text().splitlines() if "lost" in line]
+    assert len(lost) == 1 and "nothing was stopped" in lost[0], lost
+    if how == "by silence":
+        own_redis.resume()
 
 
 @pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
