@@ -14,7 +14,7 @@ void react_to(struct keeper *, const struct event *);
 /* Opens the socket for inner runs and `dlock release`, unless it is open. */
 void react_open_socket(struct keeper *);
 
-/* How it has ended so far, also whether a hold was given back before: what is told of it. */
+/* The ending so far, as it is told: `returned` says whether a hold was given back before. */
 struct ending react_ending(const struct keeper *);
 
 /* Has the front say how all has ended.  It reads that in the page. */
