@@ -15,8 +15,9 @@
 #define ERROR_NO_DATABASE "1046" /* none is chosen */
 #define ERROR_DUPLICATE "1062"   /* a key that is there */
 #define ERROR_TIMEOUT "1205"  /* a lock was not given in time; the statement is undone */
-#define ERROR_DEADLOCK "1213" /* InnoDB's; and MariaDB's of GET_LOCK; all is undone */
-/* of a node of Galera, without words: another one was faster; all is undone */
+/* InnoDB's; and MariaDB's of GET_LOCK; all is undone, or (Galera) done by a replay */
+#define ERROR_DEADLOCK "1213"
+/* of a node of Galera, without words: another one was faster; the same is true */
 #define ERROR_OVERTAKEN "0"
 #define ERROR_READ_ONLY "1290"
 #define ERROR_EXISTS "1304" /* the procedure is there */

@@ -555,7 +555,8 @@ judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 
 	if (lost && (l->db->again || l->unsure))
 		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", l->db->where);
+		    "%s was asked twice, and has not said whether the first question did it",
+		    l->db->where);
 	l->asked = l->held = false;
 	if (!lost)
 		return RC_OK;

@@ -501,7 +501,8 @@ judge_done(const struct sql *db, enum rc rc, bool done, const char *none, struct
 		return rc;
 	if (db->again)
 		return fault_set(f, RC_AGAIN,
-		    "%s closed the connection before it answered", db->where);
+		    "%s was asked twice, and has not said whether the first question did it",
+		    db->where);
 	return fault_set(f, RC_LOST, "%s: %s", db->where, none);
 }
 

@@ -278,7 +278,7 @@ struct sql {
 	char last_words
 	    [160]; /* what the server has said unasked, such as why it hangs up */
 	struct task *login; /* a connection on its way */
-	/* sql_ask() had to ask twice: the first may have been heard */
+	/* sql_ask() had to ask twice: the first may have been heard, and done */
 	bool again;
 };
 

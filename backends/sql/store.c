@@ -1,5 +1,5 @@
 /* store.c - what is asked of any database, and asked again; and which mode does it. */
-#include "sql.h"
+#include "lease.h"
 
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
@@ -272,7 +272,13 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 			continue;
 		}
 		if (sql_is_failure(db, SQL_LOST_RACE) && now < races_end) {
-			/* it has changed nothing: a moment, not the same for all */
+			/*
+			 * It has changed nothing; but a node of a cluster may say so of one that it
+			 * has replayed, and that stands.
+			 */
+			db->again = db->again ||
+			    (db->driver->lease && lease_is_one_of_several(db));
+			/* a moment, not the same for all */
 			now += 2 * NS_PER_MS + now % (18 * NS_PER_MS);
 			if (db->base.host->wait(db->base.host, -1, 0, now) == WOKE_STOP)
 				return RC_STOP;

@@ -2,7 +2,8 @@
  * sql.c - Goal of these tests: on any database a renewal counts from when what was answered
  * had left, a lock that ends with its session is watched again after each renewal, what
  * tells a holder of a break is asked for once, and not overheard, and a job is granted by one of
- * several servers only if that has named the grant twice.
+ * several servers only if that has named the grant twice; and what such a server calls undone
+ * may have been done.
  */
 #include "backends/sql/lease.h"
 #include "backends/sql/session_lock.h"
@@ -10,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +34,7 @@ static struct {
 	    *places;   /* a letter for each answer of enter: 5 or 6 is a token, d: done */
 	bool entering; /* enter was asked last */
 	unsigned entered, released;
+	unsigned races; /* so many questions lose a race before one is answered */
 } world;
 
 static bool
@@ -56,6 +59,11 @@ scripted_receive(struct sql *db, const struct question *q, instant until,
 	if (world.late)
 		return fault_set(f, RC_AGAIN, "it does not answer");
 	world.pending = false;
+	if (world.races > 0) {
+		world.races--;
+		snprintf(db->error, sizeof db->error, "1213");
+		return fault_set(f, RC_AGAIN, "deadlock");
+	}
 	world.told += world.again;
 	world.again = 0;
 	if (a)
@@ -152,14 +160,14 @@ static const struct lease_driver lease_driver = {.session_number = no_session,
     .is_one_of_several = scripted_is_one_of_several,
     .listen = "LISTEN ",
     .is_notified = scripted_is_notified};
-static const char *const no_failures[SQL_FAILURES];
+static const char *const failures[SQL_FAILURES] = {[SQL_LOST_RACE] = "1213"};
 static const struct sql_driver driver = {.is_open = scripted_is_open,
     .descriptor = scripted_descriptor,
     .exec = sql_exec_plainly,
     .send = scripted_send,
     .receive = scripted_receive,
     .is_pending = scripted_is_pending,
-    .failures = no_failures,
+    .failures = failures,
     .read_row = scripted_read_row,
     .drop = scripted_drop,
     .call = "CALL ",
@@ -195,6 +203,7 @@ begin(void **state)
 	world.listened = world.told = world.again = 0;
 	world.entered = world.released = 0;
 	world.several = world.entering = false;
+	world.races = 0;
 	host = (struct host){.alert = DESCRIPTOR};
 	db = (struct sql){.base = {.host = &host},
 	    .driver = &driver,
@@ -375,6 +384,35 @@ a_job_that_was_done_elsewhere_is_not_run_again(void **state)
 	assert_int_equal(grant.token, 6);
 }
 
+static enum woke
+wait_a_moment(struct host *h, int fd, short events, instant until)
+{
+	(void)h, (void)fd, (void)events, (void)until;
+	return WOKE_TIMEOUT;
+}
+
+/* The second question finds nothing of ours: what has given it back? */
+static void
+a_node_of_a_cluster_may_have_done_what_it_says_it_has_undone(void **state)
+{
+	for (int several = 0; several < 2; several++) {
+		struct lease lease = {
+		    .db = &db, .claim = &claim, .asked = true, .held = true, .token = 1};
+
+		begin(state);
+		host.wait = wait_a_moment;
+		db.mode = &lease_mode;
+		db.own = &lease;
+		world.several = several;
+		world.races = 1;
+		world.says = "0";
+		assert_int_equal(
+		    lease_mode.release(&db, NO_OUTCOME, instant_now() + NS_PER_S, &fault),
+		    several ? RC_AGAIN : RC_LOST);
+		assert_int_equal(world.released, 2);
+	}
+}
+
 int
 main(void)
 {
@@ -388,6 +426,8 @@ main(void)
 	    cmocka_unit_test_setup(a_session_is_watched_unless_it_is_lost, begin),
 	    cmocka_unit_test(a_job_is_granted_by_one_server_at_once),
 	    cmocka_unit_test(a_job_that_was_done_elsewhere_is_not_run_again),
+	    cmocka_unit_test(
+		a_node_of_a_cluster_may_have_done_what_it_says_it_has_undone),
 	};
 
 	return cmocka_run_group_tests_name("sql", tests, NULL, NULL);
