@@ -345,24 +345,32 @@ leave_asker(const struct run *r)
 	return !undelivered;
 }
 
-/* Says why a hold that was granted has reached nobody. */
+/* Says why a hold that was granted has reached nobody; the line was empty if it is given back. */
 static void
 say_undelivered(const struct run *r, struct verdict *v)
 {
 	const struct params *p = r->params;
 	const struct outsider *o = r->ward->outsider;
-	char why[120] = "the handle could not be delivered in time";
+	char why[120] = "the handle could not be delivered in time",
+	     rest[sizeof v->line - sizeof why];
 
-	if (undelivered)
+	if (undelivered && undelivered != EAGAIN)
 		snprintf(why, sizeof why, "cannot write to standard output: %s",
 		    strerror(undelivered));
-	else if (o && outsider_has_ended(o))
+	else if (!undelivered && o && outsider_has_ended(o))
 		snprintf(why, sizeof why,
 		    "process %d, for which the lock was to be held, has ended",
 		    (int)o->pid);
-	*v = (struct verdict){.status = STATUS_SYSTEM, .name = "failed"};
-	snprintf(v->line, sizeof v->line, "%s; %s %s given back", why,
-	    params_keys(p).text, p->nkeys > 1 ? "were" : "was");
+	if (*v->line)
+		snprintf(rest, sizeof rest, "%.*s", (int)sizeof rest - 1, v->line);
+	else
+		snprintf(rest, sizeof rest, "%s %s given back", params_keys(p).text,
+		    p->nkeys > 1 ? "were" : "was");
+	v->status = STATUS_SYSTEM;
+	v->name = "failed";
+	v->muted = false;
+	v->held = 0;
+	snprintf(v->line, sizeof v->line, "%s; %s", why, rest);
 }
 
 static _Noreturn void

@@ -157,15 +157,16 @@ await_joined(struct front *f)
 }
 
 /*
- * Did it end before it held anything?  A hold may also have given back what it was granted, since
- * nobody could be told while its front was suspended.
+ * Did it end while it waited?  So did a hold that was given back before it was delivered, unless a
+ * signal has ended that.
  */
 static bool
-was_waiting(const struct ending *e)
+was_waiting(const struct front *f, const struct ending *e)
 {
+	bool signalled = WIFSIGNALED(e->value) && !signal_suspends(WTERMSIG(e->value));
+
 	return e->kind == END_INTERRUPTED ||
-	    (e->kind == END_COMMAND && WIFSIGNALED(e->value) &&
-		signal_suspends(WTERMSIG(e->value)));
+	    (e->kind == END_COMMAND && delivery_of(f->run) == WITHDRAWN && !signalled);
 }
 
 /*
@@ -178,7 +179,7 @@ front_finish(struct front *f, struct ending e, const char *words)
 	if (e.kind != END_COMMAND)
 		delivery_settle(f->run, WITHDRAWN);
 	/* Ctrl-Z, then Ctrl-C: the first has ended the waiting */
-	if (f->interrupt && was_waiting(&e)) {
+	if (f->interrupt && was_waiting(f, &e)) {
 		e.kind = END_INTERRUPTED;
 		e.value = f->interrupt;
 	}
@@ -487,25 +488,40 @@ take_interrupt(struct front *f)
 	return sig;
 }
 
-/* Is it too late for a hold that may be delivered until `by`, and until its process is to end? */
+/*
+ * Is it too late for a hold that may be delivered until `by`, and until its process is to end?  Not
+ * for one that is over without a loss: it was held.
+ */
 static bool
 is_too_late(const struct front *f, instant by)
 {
-	return instant_now() >= instant_first(by, atomic_load(&f->page->term_at)) &&
-	    !atomic_load(&f->page->end.finished);
+	bool over = atomic_load(&f->page->end.finished),
+	     lost = atomic_load(&f->page->end.lost);
+
+	return over ? lost
+		    : instant_now() >= instant_first(by, atomic_load(&f->page->term_at));
+}
+
+/* Gives a hold back that was not delivered: a signal would end its asker, or none has it (0). */
+static void
+withdraw(struct front *f, int sig)
+{
+	const struct msg back = {.kind = MSG_SIGNAL, .got = {.sig = sig, .ends = true}};
+
+	atomic_store(f->run->ward->delivery, WITHDRAWN);
+	if (f->end.over && sig) /* the keeper has ended it before */
+		f->end.ending = (struct ending){.kind = END_INTERRUPTED, .value = sig};
+	link_send(f->keeper.link, &back, NULL, NULL);
 }
 
 /*
- * Gives the hold to its asker, also where we have slept through --for: the lock was held all the
- * same.  A signal that ends the asker while it is printed has it given back, and so has a reader
- * that takes so long that the lock is to be over by then: nobody watches meanwhile.
+ * Prints the hold for its asker, also where we have slept through --for: the lock was held all the
+ * same.  A signal that ends the asker meanwhile has it given back.
  */
 static void
-deliver(struct front *f)
+print_hold(struct front *f)
 {
-	const struct script *s = script_of(f->run);
-	struct msg back = {.kind = MSG_SIGNAL, .got.ends = true};
-	bool printed;
+	int sig;
 
 	/* too late to begin: the keeper takes it back, or the watch finds that it is late */
 	if (is_too_late(f, atomic_load(&f->page->begin_by)) ||
@@ -513,12 +529,27 @@ deliver(struct front *f)
 		return;
 	waiting_end(&f->waiting, 0);
 	atomic_store(&f->page->front.on_screen, false);
-	printed = s->print(f->run);
-	back.got.sig = take_interrupt(f);
-	if (printed && !back.got.sig && !is_too_late(f, NEVER) && s->leave(f->run))
+	f->printed = script_of(f->run)->print(f->run);
+	sig = take_interrupt(f);
+	f->printed = f->printed && !sig;
+	if (!f->printed)
+		withdraw(f, sig);
+}
+
+/*
+ * Gives the hold to its asker, which then ends with 0.  Its reader may have been slow, and we have
+ * watched nothing meanwhile: where its process is to be stopped by now, the asker ends with the loss.
+ */
+static void
+deliver(struct front *f)
+{
+	if (!f->printed)
+		print_hold(f);
+	if (!f->printed || is_too_late(f, NEVER))
 		return;
-	atomic_store(f->run->ward->delivery, WITHDRAWN);
-	link_send(f->keeper.link, &back, NULL, NULL);
+	f->printed = false;
+	if (!script_of(f->run)->leave(f->run))
+		withdraw(f, 0);
 }
 
 /* ---- the process ---- */
@@ -685,7 +716,7 @@ front_turn(struct front *f)
 	 * we have heard of it: what is told, and the anchors, come with the message alone.
 	 */
 	if (f->keeper.granted && f->run->ward->is_hold &&
-	    delivery_of(f->run) == UNDELIVERED)
+	    (f->printed || delivery_of(f->run) == UNDELIVERED))
 		deliver(f);
 	log_grant(f);
 	if (!f->end.over && instant_now() >= f->suspension.at)

@@ -17,7 +17,8 @@ struct script {
 	/*
 	 * In the front: prints the grant; then leaves the process that has asked, which
 	 * ends.  False: nobody has it, and the lock goes back; so it does if a signal that
-	 * was to end the asker comes between the two.
+	 * was to end the asker comes between the two.  It is not left any more once the
+	 * process is to be stopped.
 	 */
 	bool (*print)(const struct run *);
 	bool (*leave)(const struct run *);

@@ -201,6 +201,8 @@ end_hold(void **state)
 	(void)state;
 	close(keeper_end);
 	loop_close(&front.loop);
+	signal(SIGTSTP, SIG_IGN); /* which takes one back that is pending */
+	signal(SIGTSTP, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &before_it, NULL);
 	return 0;
 }
@@ -235,38 +237,77 @@ a_hold_is_delivered_when_the_message_of_the_grant_is_here(void **state)
 	assert_int_equal(delivery, DELIVERED);
 }
 
+/* Its process may have been told to end: so it stays the one that is stopped. */
 static void
-a_hold_that_is_over_when_it_is_printed_goes_back(void **state)
+a_hold_that_is_lost_while_it_is_printed_ends_its_asker(void **state)
 {
-	struct msg got;
-	struct anchors none;
-
 	(void)state;
 	takes_long = true;
 	grant();
 	front_turn(&front);
 	assert_string_equal(printed, "job");
 	assert_false(left);
-	assert_int_equal(delivery, WITHDRAWN);
-	assert_int_equal(link_receive(keeper_end, &got, &none, NULL), 1);
-	assert_true(got.kind == MSG_SIGNAL && got.got.ends);
+	assert_int_equal(delivery, DELIVERED);
+	/* as a keeper does that finds nothing to be stopped any more */
+	atomic_store(&front.page->end.lost, true);
+	atomic_store(&front.page->end.finished, true);
+	raise(SIGWINCH);
+	front_turn(&front);
+	page_put_ending(
+	    front.page, &(struct ending){.kind = END_LOST, .loss = LOSS_TAKEN});
+	atomic_store(&front.page->end.final, true);
+	raise(SIGWINCH);
+	front_turn(&front);
+	assert_false(left);
+	assert_true(front.end.over);
+	assert_int_equal(front.end.ending.kind, END_LOST);
+}
+
+/* The keeper may renew the lease at the very moment, or end the hold as it is meant to. */
+static void
+a_hold_whose_reader_is_slow_is_delivered_as_long_as_it_is_not_lost(void **state)
+{
+	(void)state;
+	for (int over = 0; over < 2; over++) {
+		if (over)
+			begin_hold(state);
+		takes_long = true;
+		grant();
+		front_turn(&front);
+		assert_false(left);
+		if (over)
+			atomic_store(&front.page->end.finished, true);
+		else
+			atomic_store(&front.page->term_at, NEVER);
+		raise(SIGWINCH);
+		front_turn(&front);
+		assert_true(left);
+		assert_int_equal(delivery, DELIVERED);
+		if (!over)
+			end_hold(state);
+	}
 }
 
 /* The keeper has given the hold back, since nobody could be told while the front was suspended. */
 static void
 a_signal_that_ends_is_not_forgotten_while_a_hold_goes_back(void **state)
 {
+	static const int ends[] = {0, W_EXITCODE(0, SIGSTOP)};
+
 	(void)state;
-	for (int sig = SIGINT; sig; sig = sig == SIGINT ? SIGTSTP : 0) {
-		front.interrupt = sig;
+	delivery = WITHDRAWN;
+	for (int i = 0; i < 4; i++) {
+		front.interrupt = i < 2 ? SIGINT : SIGTSTP;
 		front_finish(&front,
-		    (struct ending){.kind = END_COMMAND, .value = W_EXITCODE(0, SIGSTOP)},
-		    "");
+		    (struct ending){.kind = END_COMMAND, .value = ends[i % 2]}, "");
 		assert_int_equal(front.end.ending.kind, END_INTERRUPTED);
-		assert_int_equal(front.end.ending.value, sig);
+		assert_int_equal(front.end.ending.value, front.interrupt);
 	}
 	front_finish(&front,
 	    (struct ending){.kind = END_COMMAND, .value = W_EXITCODE(0, SIGTERM)}, "");
+	assert_int_equal(front.end.ending.kind, END_COMMAND);
+	delivery = DELIVERED;
+	front_finish(&front, (struct ending){.kind = END_COMMAND}, "");
 	assert_int_equal(front.end.ending.kind, END_COMMAND);
 }
 
@@ -301,8 +342,6 @@ ctrl_z_at_the_grant_of_a_hold_stays_put_off(void **state)
 	front_turn(&front);
 	assert_int_equal(sigpending(&pending), 0);
 	assert_true(sigismember(&pending, SIGTSTP));
-	signal(SIGTSTP, SIG_IGN); /* which takes it back */
-	signal(SIGTSTP, SIG_DFL);
 }
 
 int
@@ -319,7 +358,11 @@ main(void)
 		a_hold_is_delivered_when_the_message_of_the_grant_is_here, begin_hold,
 		end_hold),
 	    cmocka_unit_test_setup_teardown(
-		a_hold_that_is_over_when_it_is_printed_goes_back, begin_hold, end_hold),
+		a_hold_that_is_lost_while_it_is_printed_ends_its_asker, begin_hold,
+		end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_whose_reader_is_slow_is_delivered_as_long_as_it_is_not_lost,
+		begin_hold, end_hold),
 	    cmocka_unit_test_setup_teardown(
 		a_signal_that_ends_is_not_forgotten_while_a_hold_goes_back, begin_hold,
 		end_hold),
