@@ -14,7 +14,7 @@
 /* Those by which something is decided. */
 #define ERROR_NO_DATABASE "1046" /* none is chosen */
 #define ERROR_DUPLICATE "1062"   /* a key that is there */
-#define ERROR_TIMEOUT "1205"  /* a lock was not given in time; the statement is undone */
+#define ERROR_TIMEOUT "1205" /* a lock was not given in time; the statement is undone */
 /* InnoDB's; and MariaDB's of GET_LOCK; all is undone, or (Galera) done by a replay */
 #define ERROR_DEADLOCK "1213"
 /* of a node of Galera, without words: another one was faster; the same is true */

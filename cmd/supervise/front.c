@@ -504,7 +504,7 @@ is_too_late(const struct front *f, instant by)
 
 /* Gives a hold back that was not delivered: a signal would end its asker, or none has it (0). */
 static void
-withdraw(struct front *f, int sig)
+withdraw_hold(struct front *f, int sig)
 {
 	const struct msg back = {.kind = MSG_SIGNAL, .got = {.sig = sig, .ends = true}};
 
@@ -533,7 +533,7 @@ print_hold(struct front *f)
 	sig = take_interrupt(f);
 	f->printed = f->printed && !sig;
 	if (!f->printed)
-		withdraw(f, sig);
+		withdraw_hold(f, sig);
 }
 
 /*
@@ -549,7 +549,7 @@ deliver(struct front *f)
 		return;
 	f->printed = false;
 	if (!script_of(f->run)->leave(f->run))
-		withdraw(f, 0);
+		withdraw_hold(f, 0);
 }
 
 /* ---- the process ---- */

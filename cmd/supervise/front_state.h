@@ -69,7 +69,7 @@ struct front {
 	 */
 	uint64_t passed_on[2][REACHES][2][SENDERS];
 	uint64_t given; /* and for each that our group has got since the grant */
-	bool printed;  /* a hold, for its asker, which has not been left yet */
+	bool printed;   /* a hold, for its asker, which has not been left yet */
 	struct front_end end;
 	struct threat threat;
 	struct waiting waiting;
