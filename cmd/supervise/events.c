@@ -177,7 +177,7 @@ part_of(const struct params *p, const struct verdict *v)
 static void
 describe_end(const struct params *p, const struct verdict *v, char *out, size_t size)
 {
-	const char *key = params_keys(p).text;
+	const struct clean key = params_keys(p);
 	char how[80];
 
 	snprintf(how, sizeof how, "dlock was killed, and has stopped the %s",
@@ -192,7 +192,7 @@ describe_end(const struct params *p, const struct verdict *v, char *out, size_t 
 		    parse_signal_text(v->signal).text);
 	else if (strcmp(v->name, "ended") == 0)
 		snprintf(how, sizeof how, "the command ended with status %d", v->status);
-	snprintf(out, size, "%s: %s after %s%s, %s by ", key, how,
+	snprintf(out, size, "%s: %s after %s%s, %s by ", key.text, how,
 	    parse_span(v->held ? v->held : v->waited).text, v->held ? "" : " of waiting",
 	    part_of(p, v));
 }

@@ -44,7 +44,7 @@ struct search {
 
 /* ---- one keeper ---- */
 
-/* False: it does not answer so, or not in time. */
+/* False: it does not answer so, or not in time.  A keeper that ends meanwhile has nothing any more. */
 static bool
 ask_names(int fd, struct join_name *says, size_t *size)
 {
@@ -53,9 +53,14 @@ ask_names(int fd, struct join_name *says, size_t *size)
 	ssize_t n = -1;
 
 	send(fd, &ask, offsetof(struct join_ask, keys) + 1, MSG_NOSIGNAL);
+	errno = 0;
 	if (poll(&p, 1, PATIENCE_ONE / NS_PER_MS) > 0)
 		n = recv(fd, says, sizeof *says, 0);
 	*size = n > 0 ? (size_t)n : 0;
+	if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+		says->has = HAS_NOTHING;
+		return true;
+	}
 	if (*size <= offsetof(struct join_name, keys) || says->version != JOIN_VERSION)
 		return false;
 	says->where[sizeof says->where - 1] = '\0';

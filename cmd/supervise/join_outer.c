@@ -181,7 +181,7 @@ serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int6
 	struct join_answer answer = {.version = JOIN_VERSION};
 	struct join_ask ask;
 	ssize_t n = recv(p->fd, &ask, sizeof ask, MSG_DONTWAIT);
-	bool held = p->is & PEER_HOLDS;
+	bool held = p->is & PEER_HOLDS, told = false;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -209,7 +209,11 @@ serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int6
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
 		send_to_peer(p, &answer, sizeof answer);
+		told = true;
 	}
+	/* it is told of a loss, and holds along until it has stopped what it runs, and ends */
+	if (!answer.has && held && told)
+		return 0;
 	if (!answer.has) {
 		drop_peer(d, p);
 		return held ? -1 : 0;

@@ -389,19 +389,23 @@ release_lock(struct keeper *k)
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
 /* After a loss `dlock release` comes late: when the process of the hold was stopped. */
+static bool
+awaits_question(const struct keeper *k)
+{
+	return k->keep.ending.kind == END_LOST && !k->answered && !k->keep.after.hurry &&
+	    delivery_of(k->run) == DELIVERED;
+}
+
 static void
 await_question(struct keeper *k)
 {
 	instant until = instant_now() + QUESTION_PATIENCE;
 	instant term = k->run->ward->until;
 
-	if (k->keep.ending.kind != END_LOST || k->answered || k->keep.after.hurry ||
-	    delivery_of(k->run) != DELIVERED)
-		return;
 	if (term != NEVER && term > until)
 		until = term;
 	loop_unblock(SIGTERM);
-	while (!k->answered && instant_now() < until)
+	while (awaits_question(k) && instant_now() < until)
 		incoming_wait(k, -1, 0, until);
 }
 
@@ -443,7 +447,9 @@ keeper_run(const struct run *r)
 			incoming_wait(&keeper, -1, 0, NEVER);
 	}
 	r->ward->ops->dismiss(&keeper);
-	/* those that came just before join_outer_drain() have yet to say what they want */
+	if (r->ward->is_hold && !awaits_question(&keeper))
+		join_outer_drain(&keeper.socket);
+	/* those that came just before that have yet to say what they want */
 	last = instant_now() + LAST_PATIENCE;
 	while (r->ward->is_hold && keeper.socket.listener < 0 && keeper.socket.n > 0 &&
 	    instant_now() < last)
@@ -451,7 +457,7 @@ keeper_run(const struct run *r)
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
 	log_for_front(&keeper);
-	if (r->ward->is_hold)
+	if (r->ward->is_hold && awaits_question(&keeper))
 		await_question(&keeper);
 	_exit(0);
 }

@@ -308,8 +308,10 @@ process_is_hold(const struct process *p)
 	if (!process_is_named_hold(p))
 		return false;
 	snprintf(path, sizeof path, "/proc/%d/exe", (int)p->pid);
-	return stat(path, &its) == 0 && stat("/proc/self/exe", &ours) == 0 &&
-	    its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+	if (stat(path, &its) != 0)
+		return errno == EACCES;
+	return stat("/proc/self/exe", &ours) == 0 && its.st_dev == ours.st_dev &&
+	    its.st_ino == ours.st_ino;
 }
 
 bool

@@ -106,7 +106,10 @@ enum terminal {
 /* Does it bear the name that both processes of a hold give themselves?  See HOLD_NAME. */
 bool process_is_named_hold(const struct process *);
 
-/* And is its program this one? */
+/*
+ * And is its program this one?  A hold hides its memory, and with it the program from all but who
+ * may trace any process: for others the name of one that hides it is enough.
+ */
 bool process_is_hold(const struct process *);
 
 /* Is it the front of a hold?  The keeper's parent is one. */

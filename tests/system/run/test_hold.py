@@ -21,8 +21,8 @@ import uuid
 
 import pytest
 
-from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, compile_shim, compiled,
-                     descendants_of, is_alive, is_free, kill, name_of, parents_below, places, spent, stat_of, wait_for)
+from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, children_of, compile_shim, compiled,
+                     descendants_of, is_alive, is_free, kill, let_pass, name_of, parents_below, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 # What a script does when it is asked to stop, or what it has begun, is to be done before KILL, also on a slow machine.
@@ -939,6 +939,19 @@ sleep 1000
     wait_for(lambda: not holders(), what="the end of the hold")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_run_of_any_user_that_is_killed_with_a_hold_below_it(start, leased, public_dlock, tmp_path):
+    """He may not see which program the processes of a hold execute, for they hide their memory."""
+    let_pass(tmp_path)
+    script = start(f"""D={public_dlock}
+$D run -k "$K2" --max-run 300ms --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
+sleep 1000
+""", leased, user=54321, group=54321, extra_groups=[], cwd="/")
+    script.popen.wait(PATIENCE)
+    assert f"dlock: lost {leased.key('job')}: " in script.stderr(), script.stderr()
+    wait_for(lambda: not holders(), what="the end of the hold")
+
+
 @pytest.mark.parametrize("victim", ["front", "keeper"])
 def test_those_whose_parent_has_ended(start, where, victim):
     """Who has been seen below it is stopped with it, though by then he descends from nobody."""
@@ -1785,11 +1798,11 @@ def test_a_lost_hold_is_told_by_its_key(dlock, hold, alone):
 
 
 @contextlib.contextmanager
-def keeper_that_ends(key, where):
-    """Listens as the keeper of a hold does, says to whoever looks what it has, and ends when it is asked to release that."""
+def keeper_that_ends(key, where, at="JOIN_RELEASE"):
+    """Listens as the keeper of a hold does, says to whoever looks what it has, and ends when it is asked that: to release it."""
     header = (pathlib.Path(ROOT) / "cmd/supervise/join.h").read_text()
     version, verbs, has_hold = int(re.search(r"JOIN_VERSION (\d+)", header)[1]), re.search(r"enum join_verb {(.*)}", header)[1], 2
-    release_verb = [verb.split()[0] for verb in verbs.split(",")].index("JOIN_RELEASE") + 1
+    last_verb = [verb.split()[0] for verb in verbs.split(",")].index(at) + 1
     room = int(re.search(r"WHERE_BYTES = (\d+)", (pathlib.Path(ROOT) / "backends/backend.h").read_text())[1])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind("\0dlock-" + uuid.uuid4().hex)
@@ -1802,7 +1815,7 @@ def keeper_that_ends(key, where):
                 with contextlib.suppress(OSError):
                     asker = listening.accept()[0]
                     ask = asker.recv(1000)
-                    if len(ask) >= 8 and struct.unpack("ii", ask[:8])[1] == release_verb:
+                    if len(ask) >= 8 and struct.unpack("ii", ask[:8])[1] == last_verb:
                         os._exit(0)
                     asker.send(struct.pack(f"iiq{room}s", version, has_hold, os.getpid(), where.encode()) + key.encode() + b"\0")
         os.read(ready, 1)
@@ -1820,6 +1833,49 @@ def test_a_failure_of_a_release_by_a_key_names_key_and_server(dlock, alone):
         result = dlock.run("release", "-k", "job")
     said = "dlock: cannot release job (redis 10.0.0.5:6379): dlock's keeper process has ended before it said whether the lock is released"
     assert result.stderr.startswith(said) and result.stderr.count("\n") == 1, result
+
+
+def test_a_keeper_that_ends_as_it_is_asked_has_nothing_any_more(dlock, alone):
+    with keeper_that_ends("job", "redis 10.0.0.5:6379", at="JOIN_NAME"):
+        result = dlock.run("release", "-k", "job")
+    assert result.status == 1 and "you have no hold" in result.stderr, result
+
+
+SLOW_TO_END = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+    int shutdown(int fd, int how) {
+        int (*real)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "shutdown");
+        if (how == SHUT_WR && getenv("GATE")) {
+            close(open(getenv("AT"), O_CREAT | O_WRONLY, 0600));
+            while (access(getenv("GATE"), F_OK) == 0)
+                usleep(1000);
+        }
+        return real(fd, how);
+    }"""
+
+
+def test_a_release_that_comes_as_the_hold_ends(dlock, where, tmp_path):
+    """Its keeper has given the lock back already, and tells the front so."""
+    gate, at = tmp_path / "gate", tmp_path / "at"
+    gate.touch()
+    env = {"LD_PRELOAD": compile_shim(tmp_path, "slow", SLOW_TO_END), "GATE": str(gate), "AT": str(at)}
+    handle = dlock.run("hold", *where.words, "-k", where.key(), "--for", "100ms", env=env).stdout.strip()
+    wait_for(at.exists, what="the end of the hold")
+    asking = dlock.start("release", handle, events=False)
+
+    def waits():
+        fds = pathlib.Path(f"/proc/{asking.pid}/fd")
+        return stat_of(asking.pid)[1] == "S" and any(os.readlink(fd).startswith("socket:") for fd in fds.iterdir())
+
+    wait_for(waits, what="it to ask")
+    gate.unlink()
+    result = asking.wait()
+    assert result.status == 0, result
 
 
 def test_a_key_or_a_handle(dlock, hold, alone):
@@ -1922,6 +1978,49 @@ def end_joiner(joiner):
     joiner.wait()
     joiner.stdin.close()
     joiner.stdout.close()
+
+
+def test_what_has_joined_keeps_the_other_keys_until_it_has_stopped(dlock, leased):
+    """It is told that one of them is lost; that it has stopped is told by the end of its connection."""
+    keys = [leased.key("one"), leased.key("two")]
+    words = [word for key in keys for word in ("-k", key)]
+    handle = dlock.run("hold", *leased.words, *words, "-t", "30", "--for", "1h").stdout.strip()
+    version = int(re.search("#define JOIN_VERSION (.*)", (pathlib.Path(ROOT) / "cmd/supervise/join.h").read_text())[1])
+
+    def question(verb):
+        return struct.pack("=iiqQ?8192s512x7x32x", version, verb, 0, 0, False, identity(leased)) + b"".join(key.encode() + b"\0" for key in keys)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as joined:
+        joined.settimeout(PATIENCE)
+        joined.connect("\0" + handle.split("/")[0][1:])
+        joined.send(question(1))
+        assert len(joined.recv(65536)) > 1
+        leased.take_away(keys, keys[0])
+        while len(joined.recv(65536)) > 1:  # until it calls: the loss is told to who asks
+            pass
+        joined.send(question(2))
+        assert len(joined.recv(65536)) > 1
+        time.sleep(0.5)  # in which it would be given back
+        assert not is_free(dlock, leased, key=keys[1])
+    wait_for(lambda: is_free(dlock, leased, key=keys[1]), what="the other to be free")
+
+
+@pytest.mark.skipif(FilePlace not in PLACES, reason="not built in")
+def test_a_keeper_that_was_stopped_has_not_ended(dlock, request, tmp_path):
+    """However often it was asked meanwhile: as long as it lives, it has the lock."""
+    where = FilePlace(request)
+    outer = dlock.start("run", *where.words, "-k", where.key(), "-t", "3", "--", "sh", "-c",
+                        f"{DLOCK} run {shlex.join(where.words)} -k {where.key()} -t 3 -- sh -c 'echo joined; until [ -e {tmp_path}/end ]; do sleep 0.1; done; echo over'", events=False)
+    wait_for(lambda: "joined" in outer.stdout(), what="the inner run")
+    keeper, = children_of(outer.pid)
+    for pid in (outer.pid, keeper):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(8)  # more questions than its socket has room for
+    for pid in (outer.pid, keeper):
+        os.kill(pid, signal.SIGCONT)
+    (tmp_path / "end").touch()
+    done = outer.wait()
+    assert (done.status, done.stdout) == (0, "joined\nover\n"), done
 
 
 @pytest.mark.parametrize("times", [256, 448])

@@ -13,14 +13,13 @@ import resource
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
 
 import pytest
 
-from support import (DLOCK, PATIENCE, At, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, name_of,
+from support import (DLOCK, PATIENCE, At, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, let_pass, name_of,
                      stat_of, told_at_the_end, wait_for)
 
 TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
@@ -49,13 +48,6 @@ def script(tmp_path):
         return [sys.executable, "-IS", str(tmp_path / name)]
 
     return write
-
-
-def let_pass(path):
-    """Lets any user in, down from a directory that is open to all."""
-    while not path.stat().st_mode & stat.S_ISVTX and path != path.parent:
-        path.chmod(0o755)
-        path = path.parent
 
 
 @pytest.fixture
