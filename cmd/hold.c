@@ -700,7 +700,7 @@ const struct cmd cmd_hold = {.help = "hold a lock for a script that goes on by i
 	"  ./build; dlock run -k deploy -- ./copy     (joins the hold)\n"
 	"  dlock release\n",
     .notes =
-	"Status: 0 it is held; 75 busy; 64 to 78 nothing is held, as for run.  With --shell,\n"
+	"Status: 0 it is held; 75 busy; 64 to 79 nothing is held, as for run.  With --shell,\n"
 	"eval ends with that status, too.  eval of nothing ends with 0: to notice that dlock\n"
 	"was killed, write the assignment in a line of its own, as above.",
     .run = run_hold};

@@ -544,25 +544,30 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 }
 
 /*
- * What the answer to a release means: was there anything of ours?  Where the question may
- * have been heard twice, the first one may have given it back.
+ * What the answer to a release means: was there anything of ours?  If not, the server may know who
+ * has taken it away, before our release.  Else, where the question may have been heard twice, the
+ * first one may have given it back.
  */
 static enum rc
 judge_release(struct lease *l, bool was_ours, instant until, struct fault *f)
 {
 	bool lost = l->held && !was_ours;
+	bool twice = l->db->again || l->unsure, known;
 	struct grant unused;
+	enum rc rc;
 
-	if (lost && (l->db->again || l->unsure))
+	if (!lost) {
+		l->asked = l->held = false;
+		return RC_OK;
+	}
+	rc = renew_hold(l->db, until, &unused, f);
+	known = rc == RC_LOST && *l->db->base.host->breaker;
+	if (twice && !known)
 		return fault_set(f, RC_AGAIN,
 		    "%s was asked twice, and has not said whether the first question did it",
 		    l->db->where);
 	l->asked = l->held = false;
-	if (!lost)
-		return RC_OK;
-	/* lost before its release: the server may know who has taken it away */
-	return renew_hold(l->db, until, &unused, f) == RC_LOST ? RC_LOST
-							       : refuse_lost(l, f);
+	return rc == RC_LOST ? RC_LOST : refuse_lost(l, f);
 }
 
 /*

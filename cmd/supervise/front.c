@@ -29,6 +29,9 @@
 
 #define ELDERS_AGAIN (2 * NS_PER_S) /* pause between two looks at children from before */
 
+/* pause between two looks at the lease of a hold that was printed too late, as it seems */
+#define PRINTED_AGAIN (100 * NS_PER_MS)
+
 /* for runs that have joined a hold, to see that its keeper is dead and to kill what is theirs */
 #define JOINED_PATIENCE NS_PER_S
 
@@ -497,9 +500,9 @@ is_too_late(const struct front *f, instant by)
 {
 	bool over = atomic_load(&f->page->end.finished),
 	     lost = atomic_load(&f->page->end.lost);
+	instant until = instant_first(by, atomic_load(&f->page->term_at));
 
-	return over ? lost
-		    : instant_now() >= instant_first(by, atomic_load(&f->page->term_at));
+	return lost || (!over && instant_now() >= until);
 }
 
 /* Gives a hold back that was not delivered: a signal would end its asker, or none has it (0). */
@@ -509,6 +512,8 @@ withdraw_hold(struct front *f, int sig)
 	const struct msg back = {.kind = MSG_SIGNAL, .got = {.sig = sig, .ends = true}};
 
 	atomic_store(f->run->ward->delivery, WITHDRAWN);
+	if (sig)
+		f->interrupt = sig;
 	if (f->end.over && sig) /* the keeper has ended it before */
 		f->end.ending = (struct ending){.kind = END_INTERRUPTED, .value = sig};
 	link_send(f->keeper.link, &back, NULL, NULL);
@@ -661,6 +666,8 @@ front_wake(const struct front *f, instant watch_at)
 		wake = instant_first(wake, f->witness_at);
 	if (f->with_parent.pid)
 		wake = instant_first(wake, parent_wake(&f->with_parent));
+	if (f->printed) /* the keeper may renew the lease at the very moment */
+		wake = instant_first(wake, instant_now() + PRINTED_AGAIN);
 	return wake;
 }
 

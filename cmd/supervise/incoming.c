@@ -118,9 +118,11 @@ what_we_have(const struct keeper *k)
 
 	if (!k->run->ward->is_hold)
 		return keep->phase == PH_HOLD ? HAS_RUN : HAS_NOTHING;
-	if (keep->phase < PH_HOLD)
+	if (keep->phase < PH_HOLD || keep->granted_at == 0)
 		return HAS_NOTHING;
-	return keep->ending.kind == END_LOST ? HAS_LOSS : HAS_HOLD;
+	if (keep->ending.kind == END_LOST)
+		return HAS_LOSS;
+	return keep->phase == PH_OVER ? HAS_NOTHING : HAS_HOLD;
 }
 
 static void

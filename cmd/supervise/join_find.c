@@ -44,9 +44,9 @@ struct search {
 
 /* ---- one keeper ---- */
 
-/* False: it does not answer so, or not in time.  A keeper that ends meanwhile has nothing any more. */
+/* False: it does not answer so, or not in time, or has hung up. */
 static bool
-ask_names(int fd, struct join_name *says, size_t *size)
+ask_names(int fd, struct join_name *says, size_t *size, bool *hung_up)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	const struct join_ask ask = {.version = JOIN_VERSION, .verb = JOIN_NAME};
@@ -56,11 +56,8 @@ ask_names(int fd, struct join_name *says, size_t *size)
 	errno = 0;
 	if (poll(&p, 1, PATIENCE_ONE / NS_PER_MS) > 0)
 		n = recv(fd, says, sizeof *says, 0);
+	*hung_up = n == 0 || (n < 0 && errno == ECONNRESET);
 	*size = n > 0 ? (size_t)n : 0;
-	if (n == 0 || (n < 0 && errno == ECONNRESET)) {
-		says->has = HAS_NOTHING;
-		return true;
-	}
 	if (*size <= offsetof(struct join_name, keys) || says->version != JOIN_VERSION)
 		return false;
 	says->where[sizeof says->where - 1] = '\0';
@@ -124,12 +121,26 @@ note_keeper(
 	}
 }
 
+/* One that ends hangs up a moment before nobody can be reached there any more. */
+static bool
+ends(struct join_address a, int fd)
+{
+	instant until = instant_now() + PATIENCE_ONE;
+	bool ended;
+
+	a.net = join_address_net(fd);
+	while (!(ended = join_address_life(&a) == KEEPER_ENDED) && instant_now() < until)
+		poll(NULL, 0, 10);
+	return ended;
+}
+
 static void
 ask_whether_meant(struct search *s, const struct join_address *a)
 {
 	char handle[JOIN_HANDLE_BYTES];
 	struct join_name says;
 	size_t size;
+	bool hung_up = false;
 	pid_t pid = 0;
 	/* anybody can listen under such a name, and never accept */
 	int fd = join_address_connect(a, SOCK_NONBLOCK, &pid);
@@ -139,9 +150,9 @@ ask_whether_meant(struct search *s, const struct join_address *a)
 		return; /* or another user's, or it has ended */
 	snprintf(handle, sizeof handle, "@%.*s/%llx", (int)a->n, a->name,
 	    join_address_net(fd));
-	if (instant_now() < s->until && ask_names(fd, &says, &size))
+	if (instant_now() < s->until && ask_names(fd, &says, &size, &hung_up))
 		note_keeper(s, &says, size, handle);
-	else {
+	else if (!hung_up || !ends(*a, fd)) {
 		s->silent = true;
 		s->pid = pid;
 	}

@@ -388,7 +388,7 @@ release_lock(struct keeper *k)
 /* for a release of what was lost, if --for is not longer */
 #define QUESTION_PATIENCE (60 * NS_PER_S)
 
-/* After a loss `dlock release` comes late: when the process of the hold was stopped. */
+/* After a loss `dlock release` comes late, when the process of the hold was stopped: is it to come? */
 static bool
 awaits_question(const struct keeper *k)
 {
@@ -396,6 +396,7 @@ awaits_question(const struct keeper *k)
 	    delivery_of(k->run) == DELIVERED;
 }
 
+/* Waits until it has come, for some time. */
 static void
 await_question(struct keeper *k)
 {

@@ -136,6 +136,7 @@ a_line_is_in_the_page_before_it_is_drawn(void **state)
 
 static char printed[64];
 static bool takes_long, left;
+static void (*meanwhile)(const struct run *);
 
 static bool
 print(const struct run *r)
@@ -145,6 +146,8 @@ print(const struct run *r)
 	snprintf(printed, sizeof printed, "%s", key ? key : "nothing");
 	if (takes_long)
 		atomic_store(&r->page->term_at, instant_now());
+	if (meanwhile)
+		meanwhile(r);
 	return true;
 }
 
@@ -175,6 +178,7 @@ begin_hold(void **state)
 	delivery = UNDELIVERED;
 	*printed = '\0';
 	takes_long = left = false;
+	meanwhile = NULL;
 	script = (struct script){
 	    .ward = {.ops = &script_ops, .is_hold = true, .delivery = &delivery},
 	    .print = print,
@@ -261,6 +265,55 @@ a_hold_that_is_lost_while_it_is_printed_ends_its_asker(void **state)
 	assert_false(left);
 	assert_true(front.end.over);
 	assert_int_equal(front.end.ending.kind, END_LOST);
+}
+
+static void
+lose_it(const struct run *r)
+{
+	atomic_store(&r->page->end.lost, true);
+}
+
+/* It is being stopped, with all the time of its grace. */
+static void
+a_hold_that_is_taken_while_it_is_printed_is_not_left_to_its_asker(void **state)
+{
+	(void)state;
+	meanwhile = lose_it;
+	grant();
+	front_turn(&front);
+	assert_string_equal(printed, "job");
+	assert_false(left);
+	assert_int_equal(delivery, DELIVERED);
+}
+
+static void
+end_and_interrupt(const struct run *r)
+{
+	pid_t other = fork();
+
+	if (other == 0) {
+		kill(getppid(), SIGINT);
+		_exit(0);
+	}
+	waitpid(other, NULL, 0);
+	page_put_ending(r->page, &(struct ending){.kind = END_COMMAND});
+	atomic_store(&r->page->end.finished, true);
+	atomic_store(&r->page->end.final, true);
+}
+
+/* Its time was over meanwhile. */
+static void
+a_signal_while_a_hold_is_printed_ends_it_also_when_it_is_over(void **state)
+{
+	(void)state;
+	meanwhile = end_and_interrupt;
+	grant();
+	front_turn(&front);
+	assert_false(left);
+	front_turn(&front);
+	assert_true(front.end.over);
+	assert_int_equal(front.end.ending.kind, END_INTERRUPTED);
+	assert_int_equal(front.end.ending.value, SIGINT);
 }
 
 /* The keeper may renew the lease at the very moment, or end the hold as it is meant to. */
@@ -359,6 +412,12 @@ main(void)
 		end_hold),
 	    cmocka_unit_test_setup_teardown(
 		a_hold_that_is_lost_while_it_is_printed_ends_its_asker, begin_hold,
+		end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_that_is_taken_while_it_is_printed_is_not_left_to_its_asker,
+		begin_hold, end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_signal_while_a_hold_is_printed_ends_it_also_when_it_is_over, begin_hold,
 		end_hold),
 	    cmocka_unit_test_setup_teardown(
 		a_hold_whose_reader_is_slow_is_delivered_as_long_as_it_is_not_lost,

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 
@@ -930,7 +931,7 @@ def test_both_are_killed(family, where, dlock):
 
 def test_a_run_that_is_killed_with_a_hold_below_it(start, where):
     """The hold is for a process outside that run, which does not go on without its lock."""
-    script = start("""$D run -k "$K2" --max-run 300ms --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
+    script = start("""$D run -k "$K2" --max-run 3s --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
 mark on
 sleep 1000
 """, where)
@@ -944,7 +945,7 @@ def test_a_run_of_any_user_that_is_killed_with_a_hold_below_it(start, leased, pu
     """He may not see which program the processes of a hold execute, for they hide their memory."""
     let_pass(tmp_path)
     script = start(f"""D={public_dlock}
-$D run -k "$K2" --max-run 300ms --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
+$D run -k "$K2" --max-run 3s --grace 100ms sh -c "$D hold -k '$K' --pid $$ >/dev/null; sleep 1000"
 sleep 1000
 """, leased, user=54321, group=54321, extra_groups=[], cwd="/")
     script.popen.wait(PATIENCE)
@@ -1839,6 +1840,24 @@ def test_a_keeper_that_ends_as_it_is_asked_has_nothing_any_more(dlock, alone):
     with keeper_that_ends("job", "redis 10.0.0.5:6379", at="JOIN_NAME"):
         result = dlock.run("release", "-k", "job")
     assert result.status == 1 and "you have no hold" in result.stderr, result
+
+
+def test_a_keeper_that_hangs_up_and_lives_may_have_it(dlock, alone):
+    """It is of another version, or has no room for one more who asks."""
+    def hang_up(listening):
+        with contextlib.suppress(OSError):
+            while True:
+                listening.accept()[0].close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind("\0dlock-" + uuid.uuid4().hex)
+        listening.listen(5)
+        thread = threading.Thread(target=hang_up, args=(listening,), daemon=True)
+        thread.start()
+        result = dlock.run("release", "-k", "job")
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert result.status == 71 and "may have it" in result.stderr, result
 
 
 SLOW_TO_END = """
