@@ -121,7 +121,7 @@ note_keeper(
 	}
 }
 
-/* One that ends hangs up a moment before nobody can be reached there any more. */
+/* A keeper that ends hangs up a moment before its socket is gone. */
 static bool
 ends(struct join_address a, int fd)
 {

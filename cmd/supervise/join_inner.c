@@ -130,7 +130,7 @@ ask_for_keys(const struct join_inner *k, enum join_verb verb, instant until,
 		continue; /* an answer that nobody waited for any longer */
 	*answer = (struct join_answer){0};
 	if (send(k->keeper, &a, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size)
-		/* one that is stopped has not read our earlier questions */
+		/* an outer run that is stopped has not read our earlier questions */
 		return errno == EAGAIN || errno == ENOBUFS
 		    ? fault_set(f, RC_AGAIN, "the outer run does not answer")
 		    : fault_set(f, RC_LOST, "the outer run has ended");

@@ -396,7 +396,7 @@ awaits_question(const struct keeper *k)
 	    delivery_of(k->run) == DELIVERED;
 }
 
-/* Waits until it has come, for some time. */
+/* Waits for that release, up to QUESTION_PATIENCE. */
 static void
 await_question(struct keeper *k)
 {
