@@ -334,11 +334,13 @@ deliver_grant(const struct run *r)
 }
 
 static bool
-leave_asker(const struct run *r)
+leave_asker(const struct run *r, int status)
 {
+	char byte = (char)status;
+
 	(void)r;
 	leave_caller();
-	if (write(answered, "", 1) != 1)
+	if (write(answered, &byte, 1) != 1)
 		undelivered = errno; /* the asker is dead, or will see how we end */
 	close(answered);
 	answered = -1;
@@ -458,7 +460,10 @@ end_as(pid_t front, const struct params *p, const _Atomic int *delivery)
 	return W_EXITCODE(STATUS_SYSTEM, 0);
 }
 
-/* Waits until the grant is delivered.  Returns how the asker ends: 0 when the lock is held. */
+/*
+ * Waits until the grant is delivered, or lost meanwhile.  Returns how the asker ends: 0 when the lock
+ * is held.
+ */
 static int
 await_delivery(pid_t front, int delivery, struct run *r, const _Atomic int *how)
 {
@@ -484,7 +489,11 @@ await_delivery(pid_t front, int delivery, struct run *r, const _Atomic int *how)
 		if (n < 0 && r->parent.pid && parent_ends(&r->parent))
 			kill(front, SIGTERM); /* an end, whoever ignores TERM: S2 */
 	}
-	return n > 0 ? 0 : end_as(front, r->params, how);
+	if (n > 0 && byte)
+		say_last(
+		    "lost %s while the handle was printed; process %d and its descendants are stopped",
+		    params_keys(r->params).text, r->params->steer.pid);
+	return n > 0 ? W_EXITCODE(byte, 0) : end_as(front, r->params, how);
 }
 
 /* ---- the process ---- */

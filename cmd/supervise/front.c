@@ -491,6 +491,14 @@ take_interrupt(struct front *f)
 	return sig;
 }
 
+/* As the page says: also one that has ended before anything was to be stopped. */
+static bool
+is_lost(const struct front *f, bool over)
+{
+	return atomic_load(&f->page->end.lost) ||
+	    (over && page_ending(f->page).kind == END_LOST);
+}
+
 /*
  * Is it too late for a hold that may be delivered until `by`, and until its process is to end?  Not
  * for one that is over without a loss: it was held.
@@ -498,8 +506,7 @@ take_interrupt(struct front *f)
 static bool
 is_too_late(const struct front *f, instant by)
 {
-	bool over = atomic_load(&f->page->end.finished),
-	     lost = atomic_load(&f->page->end.lost);
+	bool over = atomic_load(&f->page->end.finished), lost = is_lost(f, over);
 	instant until = instant_first(by, atomic_load(&f->page->term_at));
 
 	return lost || (!over && instant_now() >= until);
@@ -543,17 +550,21 @@ print_hold(struct front *f)
 
 /*
  * Gives the hold to its asker, which then ends with 0.  Its reader may have been slow, and we have
- * watched nothing meanwhile: where its process is to be stopped by now, the asker ends with the loss.
+ * watched nothing meanwhile.  If its process is to be stopped by now, the asker ends with the loss:
+ * at once where the process is told of that, since it may wait for the asker.
  */
 static void
 deliver(struct front *f)
 {
+	bool told;
+
 	if (!f->printed)
 		print_hold(f);
-	if (!f->printed || is_too_late(f, NEVER))
+	told = atomic_load(&f->page->end.lost) && delivery_receiver(f->run);
+	if (!f->printed || (!told && is_too_late(f, NEVER)))
 		return;
 	f->printed = false;
-	if (!script_of(f->run)->leave(f->run))
+	if (!script_of(f->run)->leave(f->run, told ? STATUS_LOST : 0) && !told)
 		withdraw_hold(f, 0);
 }
 

@@ -22,6 +22,7 @@
 /* for one keeper, and for all of those that do not answer */
 #define PATIENCE_ONE NS_PER_S
 #define PATIENCE_ALL JOIN_PATIENCE
+#define PATIENCE_END (NS_PER_S / 5) /* for the end of one that has hung up */
 
 /* So many handles fit into a message. */
 enum { NAMED = 4 };
@@ -125,7 +126,7 @@ note_keeper(
 static bool
 ends(struct join_address a, int fd)
 {
-	instant until = instant_now() + PATIENCE_ONE;
+	instant until = instant_now() + PATIENCE_END;
 	bool ended;
 
 	a.net = join_address_net(fd);

@@ -16,12 +16,12 @@ struct script {
 	struct outsider outsider; /* not open: fd is -1 */
 	/*
 	 * In the front: prints the grant; then leaves the process that has asked, which
-	 * ends.  False: nobody has it, and the lock goes back; so it does if a signal that
-	 * was to end the asker comes between the two.  It is not left any more once the
-	 * process is to be stopped.
+	 * ends with the status.  False: nobody has it, and the lock goes back; so it does if a signal that
+	 * was to end the asker comes between the two.  0 is not its status any more once
+	 * the lock is lost.
 	 */
 	bool (*print)(const struct run *);
-	bool (*leave)(const struct run *);
+	bool (*leave)(const struct run *, int status);
 	pid_t asker; /* waits for the delivery */
 	/* stderr is to be what it was when hold was started */
 	bool has_stderr;

@@ -136,6 +136,7 @@ a_line_is_in_the_page_before_it_is_drawn(void **state)
 
 static char printed[64];
 static bool takes_long, left;
+static int left_with;
 static void (*meanwhile)(const struct run *);
 
 static bool
@@ -152,10 +153,11 @@ print(const struct run *r)
 }
 
 static bool
-leave(const struct run *r)
+leave(const struct run *r, int status)
 {
 	(void)r;
 	left = true;
+	left_with = status;
 	return true;
 }
 
@@ -284,6 +286,32 @@ a_hold_that_is_taken_while_it_is_printed_is_not_left_to_its_asker(void **state)
 	assert_string_equal(printed, "job");
 	assert_false(left);
 	assert_int_equal(delivery, DELIVERED);
+	/* a process is told of it, and may wait for the asker */
+	script.ward.outsider = &script.outsider;
+	raise(SIGWINCH);
+	front_turn(&front);
+	assert_true(left);
+	assert_int_equal(left_with, STATUS_LOST);
+	assert_int_equal(delivery, DELIVERED);
+}
+
+static void
+lose_it_at_the_end(const struct run *r)
+{
+	page_put_ending(r->page, &(struct ending){.kind = END_LOST, .loss = LOSS_FOUND});
+	atomic_store(&r->page->end.finished, true);
+}
+
+/* Its time was over meanwhile, and then it could not be given back. */
+static void
+a_hold_that_was_lost_when_it_ended_is_not_left_to_its_asker(void **state)
+{
+	(void)state;
+	meanwhile = lose_it_at_the_end;
+	grant();
+	front_turn(&front);
+	assert_string_equal(printed, "job");
+	assert_false(left);
 }
 
 static void
@@ -310,6 +338,7 @@ a_signal_while_a_hold_is_printed_ends_it_also_when_it_is_over(void **state)
 	grant();
 	front_turn(&front);
 	assert_false(left);
+	raise(SIGWINCH);
 	front_turn(&front);
 	assert_true(front.end.over);
 	assert_int_equal(front.end.ending.kind, END_INTERRUPTED);
@@ -416,6 +445,9 @@ main(void)
 	    cmocka_unit_test_setup_teardown(
 		a_hold_that_is_taken_while_it_is_printed_is_not_left_to_its_asker,
 		begin_hold, end_hold),
+	    cmocka_unit_test_setup_teardown(
+		a_hold_that_was_lost_when_it_ended_is_not_left_to_its_asker, begin_hold,
+		end_hold),
 	    cmocka_unit_test_setup_teardown(
 		a_signal_while_a_hold_is_printed_ends_it_also_when_it_is_over, begin_hold,
 		end_hold),
