@@ -491,7 +491,7 @@ take_interrupt(struct front *f)
 	return sig;
 }
 
-/* As the page says: also one that has ended before anything was to be stopped. */
+/* Does the page say so, or the ending of a hold that had nothing to be stopped any more? */
 static bool
 is_lost(const struct front *f, bool over)
 {
