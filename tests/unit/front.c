@@ -334,6 +334,7 @@ static void
 a_signal_while_a_hold_is_printed_ends_it_also_when_it_is_over(void **state)
 {
 	(void)state;
+	signal(SIGINT, SIG_DFL); /* a shell's job in the background ignores it */
 	meanwhile = end_and_interrupt;
 	grant();
 	front_turn(&front);
