@@ -204,7 +204,6 @@ static const struct lease_driver mysql_lease = {
     .session_number = number_of_session,
     .server_time = session_server_time,
     .set_clock = session_set_clock,
-    .is_one_of_several = is_node_of_cluster,
     .catch_up = "SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1",
     .taken_away = wake_sleepers,
 };
@@ -395,6 +394,7 @@ static const struct sql_driver mysql_driver = {
     .modes = (const struct sql_mode *const[]){&lease_mode, &mysql_row_mode,
 	&mysql_named_mode, NULL},
     .mode_names = "lease, row, named",
+    .is_one_of_several = is_node_of_cluster,
     .lease = &mysql_lease,
     .row = &mysql_row,
 };

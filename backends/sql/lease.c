@@ -258,13 +258,6 @@ lease_enter(
 	return rc;
 }
 
-bool
-lease_is_one_of_several(const struct sql *db)
-{
-	return db->driver->lease->is_one_of_several &&
-	    db->driver->lease->is_one_of_several(db);
-}
-
 /*
  * A job was granted: asks, under the lock, whether it has been done all the same.  Where several
  * servers write, a grant counts when it was named twice (lease.h, 7).
@@ -277,7 +270,7 @@ confirm_job(
 	int64_t named = 0;
 
 	while (rc == RC_OK && l->place.code == GRANTED && l->place.token != named &&
-	    lease_is_one_of_several(l->db)) {
+	    sql_is_one_of_several(l->db)) {
 		named = l->place.token;
 		rc = lease_enter(l, alive_ms, until, g, f);
 	}

@@ -168,13 +168,8 @@ struct lease_driver {
 	int64_t (*server_time)(const struct sql *, instant);
 	void (*set_clock)(struct sql *, int64_t microseconds);
 
-	/*
-	 * Do other servers write, too, so that their writes become visible here between two
-	 * statements of a transaction?  NULL: never.
-	 */
-	bool (*is_one_of_several)(const struct sql *);
-	const char
-	    *catch_up; /* what waits there for all that the others have confirmed */
+	/* where one of several servers is asked, what waits for all that the others have confirmed */
+	const char *catch_up;
 
 	/* take_away has been answered.  NULL: there is nothing more to do. */
 	void (*taken_away)(struct sql *, instant until);
@@ -261,9 +256,6 @@ size_t lease_own_values(struct sql *, int which, instant until, struct sql_value
 
 /* Has the session our wake-up lock now?  NULL: as before. */
 void lease_note_own(struct lease *, const struct row *, int field);
-
-/* Do other servers write, too, as far as the connection that is there can tell? */
-bool lease_is_one_of_several(const struct sql *);
 
 /* Nothing that comes over this connection is believed any more. */
 enum rc lease_refuse_answer(struct lease *, struct fault *);

@@ -383,8 +383,8 @@ catch_up(struct sql *db, const struct look *look, struct fault *f)
 	if (!q.text || !look->key)
 		return RC_OK;
 	rc = sql_open(db, by, f);
-	return rc == RC_OK && lease_is_one_of_several(db) ? sql_exec(db, &q, by, NULL, f)
-							  : rc;
+	return rc == RC_OK && sql_is_one_of_several(db) ? sql_exec(db, &q, by, NULL, f)
+							: rc;
 }
 
 enum rc
@@ -487,7 +487,7 @@ lease_freeze(struct sql *db, const char *key, const char *record, int64_t length
 	q.procedure = d->freeze_for_all;
 	rc = sql_ask_created(db, &q, until, NULL, f);
 	if ((rc != RC_DENIED && rc != RC_CONFIG) || !sql_is_connected(db) ||
-	    lease_is_one_of_several(db))
+	    sql_is_one_of_several(db))
 		return rc;
 	q.procedure = "freeze";
 	return sql_ask_created(db, &q, until, NULL, f);

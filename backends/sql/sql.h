@@ -198,6 +198,12 @@ struct sql_driver {
 	/* Closes the connection without waiting; another may be opened.  Accepts none. */
 	void (*close)(struct sql *);
 
+	/*
+	 * Do other servers write, too, so that their writes become visible here between two
+	 * statements of a transaction?  NULL: never.
+	 */
+	bool (*is_one_of_several)(const struct sql *);
+
 	const char *const *failures;        /* the codes of each sql_failure */
 	const struct sql_meaning *meanings; /* the last one is of all other codes */
 
@@ -371,6 +377,9 @@ enum rc sql_exec_plainly(struct sql *, const struct question *, instant until,
 
 /* Rolls back what a statement that failed may have left open; db->error stays. */
 void sql_undo(struct sql *, instant until);
+
+/* Do other servers write, too, as far as the connection that is there can tell? */
+bool sql_is_one_of_several(const struct sql *);
 
 /*
  * For a statement that may be run twice: connects if need be, asks, and waits for the

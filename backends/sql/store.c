@@ -1,5 +1,5 @@
 /* store.c - what is asked of any database, and asked again; and which mode does it. */
-#include "lease.h"
+#include "sql.h"
 
 #include "backends/common/setting.h"
 #include "backends/common/identity.h"
@@ -253,6 +253,12 @@ sql_ask_once(struct sql *db, const struct question *q, instant until, struct ans
 	return rc;
 }
 
+bool
+sql_is_one_of_several(const struct sql *db)
+{
+	return db->driver->is_one_of_several && db->driver->is_one_of_several(db);
+}
+
 enum rc
 sql_ask(struct sql *db, const struct question *q, instant until, struct answer *a,
     struct fault *f)
@@ -276,8 +282,7 @@ sql_ask(struct sql *db, const struct question *q, instant until, struct answer *
 			 * It has changed nothing; but a node of a cluster may say so of one that it
 			 * has replayed, and that stands.
 			 */
-			db->again = db->again ||
-			    (db->driver->lease && lease_is_one_of_several(db));
+			db->again = db->again || sql_is_one_of_several(db);
 			/* a moment, not the same for all */
 			now += 2 * NS_PER_MS + now % (18 * NS_PER_MS);
 			if (db->base.host->wait(db->base.host, -1, 0, now) == WOKE_STOP)

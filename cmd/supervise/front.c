@@ -512,7 +512,7 @@ is_too_late(const struct front *f, instant by)
 	return lost || (!over && instant_now() >= until);
 }
 
-/* Gives a hold back that was not delivered: a signal would end its asker, or none has it (0). */
+/* Gives a hold back that was not delivered: a signal ends its asker, or nobody has it (0). */
 static void
 withdraw_hold(struct front *f, int sig)
 {

@@ -107,7 +107,10 @@ has_ended(pid_t command)
 	return state ? state == 'Z' : kill(command, 0) != 0 && errno == ESRCH;
 }
 
-/* A command that was reaped since we read its number is in no group; it was in ours, as far as we know. */
+/*
+ * A command that was reaped since we read its number is in no group; it was in ours, as far as we
+ * know.
+ */
 static bool
 is_in_other_group(pid_t command)
 {

@@ -16,9 +16,9 @@ struct script {
 	struct outsider outsider; /* not open: fd is -1 */
 	/*
 	 * In the front: prints the grant; then leaves the process that has asked, which
-	 * ends with the status.  False: nobody has it, and the lock goes back; so it does if a signal that
-	 * was to end the asker comes between the two.  0 is not its status any more once
-	 * the lock is lost.
+	 * ends with the status: 0, unless the lock was lost meanwhile.  False: nobody has
+	 * it, and the lock goes back; so it does if a signal that was to end the asker
+	 * comes between the two.
 	 */
 	bool (*print)(const struct run *);
 	bool (*leave)(const struct run *, int status);

@@ -165,7 +165,6 @@ scripted_is_one_of_several(const struct sql *db)
 }
 
 static const struct lease_driver lease_driver = {.session_number = no_session,
-    .is_one_of_several = scripted_is_one_of_several,
     .listen = "LISTEN ",
     .is_notified = scripted_is_notified};
 static const char *const failures[SQL_FAILURES] = {[SQL_LOST_RACE] = "1213"};
@@ -180,6 +179,7 @@ static const struct sql_driver driver = {.is_open = scripted_is_open,
     .drop = scripted_drop,
     .call = "CALL ",
     .version = "",
+    .is_one_of_several = scripted_is_one_of_several,
     .lease = &lease_driver};
 
 /* ---- the holder ---- */
