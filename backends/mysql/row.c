@@ -18,6 +18,8 @@
 	ERROR_TIMEOUT " " ERROR_NOWAIT " " ERROR_DEADLOCK " " ERROR_INTERRUPTED \
 		      " " ERROR_TOO_LONG
 
+#define CHECK_TABLE "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE "
+
 /* How the row is locked. */
 static const char *
 row_for(const struct sql *db)
@@ -68,17 +70,22 @@ mysql_try_row(struct sql *db, instant until, enum row_found *found, struct fault
 
 /*
  * MariaDB says the same of a row and of a table that somebody has locked.  A row that is
- * never there tells which: RC_AGAIN, it is the table.
+ * never there tells which: RC_AGAIN, it is the table.  Another run that makes the tables has
+ * them locked for a moment, which MySQL waits for in any case (lock_wait_timeout).
  */
 static enum rc
 check_table(struct sql *db, instant until, struct fault *f)
 {
-	static const struct question q = {
-	    .text = "SELECT 1 FROM dlock_rows WHERE k = '' FOR UPDATE NOWAIT",
-	    .fields = 1,
-	    .many = true};
-	enum rc rc = sql_exec(db, &q, until, NULL, f);
+	char text[80];
+	const struct question q = {.text = text, .fields = 1, .many = true};
+	int64_t left = (until - instant_now()) / NS_PER_S - 1; /* for the answer */
+	enum rc rc;
 
+	if (mysql_const(db)->session.server.is_mariadb && left > 0)
+		snprintf(text, sizeof text, CHECK_TABLE "WAIT %d", left > 1 ? 2 : 1);
+	else
+		snprintf(text, sizeof text, CHECK_TABLE "NOWAIT");
+	rc = sql_exec(db, &q, until, NULL, f);
 	return rc != RC_OK && sql_error_is(db, ERROR_TIMEOUT)
 	    ? fault_set(f, RC_AGAIN,
 		  "%s: somebody has locked the table dlock_rows (LOCK TABLES, mysqldump)",

@@ -259,6 +259,18 @@ def test_a_table_that_is_locked_is_no_holder(dlock, mysql_db, how):
         assert run(dlock, mysql_db.url, "-n", mode="row").status == 75
 
 
+def test_a_table_that_another_run_makes_meanwhile_is_waited_for(dlock, mysql_db):
+    """Also by a run that does not wait for a holder."""
+    assert is_free(dlock, mysql_db.url, mode="row")
+    with client(mysql_db) as ask:
+        ask("LOCK TABLES dlock_rows WRITE")
+        one = dlock.contend(At(mysql_db.url, "row"), "job", "-n", command=("true",))
+        wait_for(lambda: mysql_db.ask("SELECT 1 FROM information_schema.processlist WHERE db = %s AND state = 'Waiting for table metadata lock'",
+                                      mysql_db.name) or one.poll() is not None, what="the wait for the table")
+        ask("UNLOCK TABLES")
+        assert one.wait().status == 0
+
+
 @pytest.mark.parametrize("how", ["LOCK TABLES dlock_rows READ, dlock_grants READ", "FLUSH TABLES WITH READ LOCK"])
 def test_tables_that_are_locked_for_long_cost_a_session_lock_nothing(dlock, own_mysql, mode, how):
     """Who locks the tables themselves waits for the command; who is free is not called held, and who asks gets no lock."""
