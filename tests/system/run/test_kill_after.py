@@ -15,15 +15,17 @@ from support import DLOCK, FilePlace, Late, boottime, children_of, descendants_o
 pexpect = Late("pexpect")
 
 # Logs its pid, then each signal, and ends of none of them; with an argument it ends with 5 so many seconds after the first.
+# Each signal is taken when the one before it is logged: one handler could be interrupted by the next, which then comes first.
 STUBBORN = """
 import os, signal, sys, time
 log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-got = []
-for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
-    signal.signal(sig, lambda n, _: (got.append(n), os.write(log, f"{n}\\n".encode())))
+signals = signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 os.write(log, f"{os.getpid()}\\n".encode())
-while not got or len(sys.argv) < 2:
-    time.sleep(0.05)
+while True:
+    os.write(log, f"{int(signal.sigwait(signals))}\\n".encode())
+    if len(sys.argv) > 1:
+        break
 time.sleep(float(sys.argv[1]))
 sys.exit(5)
 """
