@@ -37,8 +37,8 @@
 
 #define TREE_AGAIN (20 * NS_PER_MS) /* pause between two looks at what it has left */
 
-/* for the front to erase its line; it may be suspended */
-#define CLEAR_SCREEN (50 * NS_PER_MS)
+/* for the front to erase its line; it may be suspended, or wait for a processor */
+#define CLEAR_SCREEN (500 * NS_PER_MS)
 
 /* ---- find ---- */
 

@@ -25,8 +25,11 @@
 
 #define NAME "group-witness"
 
-/* For its answer, in milliseconds: the front has deadlines to watch. */
-enum { ANSWER_PATIENCE = 50 };
+/*
+ * For its answer, in milliseconds: it may have to wait for a processor.  Meanwhile the front does
+ * not look at deadlines; when the command is to be killed, half a second of the lease is left.
+ */
+enum { ANSWER_PATIENCE = 300 };
 
 struct witness_question {
 	int sig;
