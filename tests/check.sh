@@ -21,8 +21,8 @@ mkdir -p "$out" || exit
 # shellcheck disable=SC2317
 end()
 {
-	kill -INT "$tests" 2>/dev/null
-	kill -TERM "-$tools" 2>/dev/null
+	kill -INT "${tests:-$!}" 2>/dev/null
+	kill -TERM "-${tools:-$!}" 2>/dev/null
 	wait
 	exit "$1"
 }
@@ -38,6 +38,9 @@ in_turn='failed=; "$@" units || failed=units-have-failed
 { echo 10 >/proc/self/autogroup; } 2>/dev/null
 exec nice -n 5 "$@" lint model fuzz-smoke $failed'
 
+tests='' tools=''
+trap 'end 130' INT
+trap 'end 143' TERM HUP PIPE
 echo "  TEST  with real servers, side by side; what runs and what has failed: $out/check-tests.log"
 setsid sh -c "$in_turn" in_turn "${MAKE:-make}" --no-print-directory -k -j2 >"$out/check-tools.log" 2>&1 </dev/null &
 tools=$!
@@ -48,8 +51,6 @@ setsid env --default-signal=INT,QUIT,HUP timeout --foreground -s INT -k 300 "${L
 	"${PYTHON:-/usr/bin/python3}" -m pytest -q --tb=short --workers="${WORKERS:-18}" --limit="${TEST_LIMIT:-300}" --share=$share \
 	--progress="$out/check-tests.log" --known=tests/lasted.txt --lasted="$out/lasted.txt" $PYTEST "$@" tests/system </dev/null &
 tests=$!
-trap 'end 130' INT
-trap 'end 143' TERM HUP PIPE
 
 failed=0
 wait "$tests" || failed=1
