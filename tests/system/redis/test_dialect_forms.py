@@ -243,11 +243,18 @@ def test_a_deposed_master_is_not_believed_at_the_end_without_scripts(dlock, make
     forbid_scripts([old, new])
     sentinels = [make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % old.port)}) for _ in range(3)]
     hosts = ",".join(f"127.0.0.1:{s.port}" for s in sentinels)
-    holder = dlock.hold(Dialect(f"redis+sentinel://plain:word@{hosts}/m", "string"), "job", "-t", "1h")
-    for s in sentinels:
-        s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
-    done = holder.finish()
-    assert done.status == 79 and str(new.port) in done.stderr, done
+
+    def is_found_out():
+        for s in sentinels:
+            s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % old.port)
+        holder = dlock.hold(Dialect(f"redis+sentinel://plain:word@{hosts}/m", "string"), "job", "-t", "1h")
+        for s in sentinels:
+            s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
+        done = holder.finish()
+        assert done.status == 0 or done.status == 79 and str(new.port) in done.stderr, done
+        return done.status == 79
+
+    assert any(is_found_out() for _ in range(5))  # a sentinel has a tenth of a second for that
 
 
 class Transacting(Hostile):

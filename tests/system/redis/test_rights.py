@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from manual import block
-from support import ROOT, At, rules_of, wait_for
+from support import ROOT, At, rules_of, told_at_the_end, wait_for
 
 LOCKS, LOOKS, STEERS = rules_of("dlock"), rules_of("watcher"), rules_of("oncall")
 RUN = ("run", "-n", "-k", "job", "--", "true")
@@ -53,12 +53,13 @@ def test_who_may_not_listen_hears_of_a_break_by_a_renewal(dlock, at, less):
     """And is not told of it, nor tries again with each."""
     place = at(*(r for r in LOCKS if r != less))
     steerer = At(place.words[-1].replace("some:any@", ""))
-    holder = dlock.hold(place, "job", "-t", "3s")
+    holder = dlock.hold(place, "job", "-t", "6s")
     with place.server.client() as c:
         wait_for(lambda: c.info("commandstats")["cmdstat_evalsha"]["calls"] >= 5, what="renewals")
-        assert c.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0) <= 1
-        assert [log["count"] for log in c.acl_log() if log["object"] == "subscribe" or log["reason"] == "channel"] == [1]
-    assert holder.stderr() == ""
+        refused, = (log["count"] for log in c.acl_log() if log["object"] == "subscribe" or log["reason"] == "channel")
+        assert refused <= 2  # the second one if it did not hear the first answer in time
+        assert c.info("commandstats").get("cmdstat_subscribe", {}).get("rejected_calls", 0) <= refused
+    assert told_at_the_end(holder.stderr()) == ""
     assert dlock.run("break", "-y", *steerer.words, "-k", "job").status == 0
     assert holder.wait().status == 79
 
