@@ -535,7 +535,8 @@ class Tap:
         if not state.welcomed:
             state.welcomed = True
             session, = struct.unpack_from(">q", message, 8)
-            self.sessions.append((session, message[20:36]))
+            if session:  # 0: an answer to dlock's question whether this is a ZooKeeper at all
+                self.sessions.append((session, message[20:36]))
             return
         xid, _, error = struct.unpack_from(">iqi", message)
         if xid == NOTIFICATION:

@@ -76,7 +76,7 @@ def test_silent_host_is_passed_over(dlock, at, make_hostile):
     silent = make_hostile({"*": SILENCE})
     for _ in range(3):
         done = run(dlock, f"zk://127.0.0.1:{silent.port},127.0.0.1:{at.server.port}{at.root}")
-        assert (done.status, done.stderr) == (0, "")
+        assert (done.status, told_at_the_end(done.stderr)) == (0, ""), done
 
 
 # ---- settings ----

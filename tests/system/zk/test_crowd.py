@@ -57,6 +57,6 @@ def test_waiter_does_not_stay_with_a_server_that_has_not_heard_of_it(dlock, at, 
         lost, _ = silent.accept()
     with lost:
         proxy.accept()
-        wait_for(lambda: len(tap.sessions) == 2, what="its return")  # the library alone would wait for 100 s
+        wait_for(lambda: len(tap.sessions) >= 2, what="its return")  # the library alone would wait for 100 s
         assert holder.finish().status == 0
         assert waiter.wait().status == 0

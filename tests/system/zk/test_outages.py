@@ -377,7 +377,7 @@ def test_leader_killed(dlock, ensemble, tmp_path):
 
 def test_quorum_lost(dlock, ensemble):
     followers, at = ensemble.followers, At(ensemble.url)
-    holder = dlock.hold(at, "job", *LEASE)
+    holder = dlock.hold(at, "job", *LIVING_LEASE)
     command = holder.command
     for follower in followers:
         follower.kill()

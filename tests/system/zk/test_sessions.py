@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from faults import IMPATIENT, IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, wait_for_writes
+from faults import IS_GONE, LEASE, LIVING_LEASE, SOON, STUBBORN, assert_refused, wait_for_writes
 from proxy import BOTH, DOWN
-from support import At, boottime, is_free, run, size, spent, told_at_the_end, wait_for
+from support import At, boottime, is_alive, is_free, run, size, spent, told_at_the_end, wait_for
 from zk import CLOSE, DELETE, LISTS, MAKES, MULTI, PING, SET_DATA, SET_WATCHES, Tap, hear, nodes, own
 
 
@@ -136,9 +136,9 @@ def test_unit_that_is_given_back_in_parts_refuses_nobody(dlock, at, tapped):
         mine = units()[1]
         second = dlock.contend(at, *words).queued(2)
         tap.lose((MULTI,), 1)
+        tap.on((MULTI,), lambda _: tap.on(LISTS, delete_place))  # the next list is that of its return
         assert holder.finish().status == 0
         wait_for(lambda: tap.has_lost, what="a lost answer")
-        tap.on(LISTS, delete_place)
         second.held()
         assert second.finish().status == 0
         assert first.held().finish().status == 0
@@ -160,7 +160,7 @@ def test_lost_answer_of_a_waiter_is_found_again(dlock, at, tapped):
 def test_create_whose_answer_never_comes_is_withdrawn(dlock, at, tapped):
     place, proxy, tap = tapped
     tap.on(MAKES, lambda path: "-lock-" in path and proxy.drop(DOWN))
-    assert_refused(run(dlock, place.words[1], *IMPATIENT, *LEASE), 69, str(proxy.port))
+    assert_refused(run(dlock, place.words[1], "-O", "connect-timeout=3s", *LEASE), 69, str(proxy.port))
     assert tap.has_acted
     assert run(dlock, at.url, "-w", SOON).status == 0
 
@@ -363,11 +363,13 @@ def test_shorter_lease_than_asked_for_is_obeyed(dlock, make_zk, make_proxy):
     proxy = make_proxy(at.server.port)
     holder = dlock.hold(At(f"zk://127.0.0.1:{proxy.port}"), "job", "-t", "60s")
     next_ = dlock.contend(at, "job", command=("sh", "-c", IS_GONE, holder.command)).queued(1)
+    command = holder.command
     wait_for_writes(at.server, holder, 3)
     before = boottime()
     proxy.hold(*BOTH)
-    assert holder.wait().status == 79
+    wait_for(lambda: not is_alive(command), what="the end of the command")
     assert spent(before) < 4
+    assert holder.wait().status == 79
     assert next_.wait().status == 0
 
 
@@ -375,9 +377,10 @@ def test_longer_lease_than_asked_for_is_used(dlock, make_zk, make_proxy):
     at = own(make_zk(minSessionTimeout=7000))
     proxy = make_proxy(at.server.port)
     holder = dlock.hold(At(f"zk://127.0.0.1:{proxy.port}"), "job", *LEASE)
+    command = holder.command
     before = boottime()
     proxy.hold(*BOTH)
-    assert holder.wait().status == 79
+    wait_for(lambda: not is_alive(command), what="the end of the command")
     assert boottime() - before >= 3.5 and spent(before) < 7  # with 3 s, the command would be gone after 2.5 s
 
 
