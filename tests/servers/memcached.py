@@ -102,6 +102,9 @@ class Client:
     def items(self):
         """What there is: name -> (when it ends, its CAS)."""
         found, line = {}, self.ask("lru_crawler metadump hash")
+        while line.startswith("BUSY"):  # it crawls by itself now and then
+            time.sleep(0.01)
+            line = self.ask("lru_crawler metadump hash")
         while line.startswith("key="):
             words = dict(word.split("=", 1) for word in line.split())
             found[unquote(words["key"])] = words["exp"], words["cas"]

@@ -1,6 +1,7 @@
 # Goal of these tests: what is etcd's own: logins and rights, a full database, compaction, TLS, what is left behind.
 
 import json
+import signal
 import subprocess
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from etcd import hold, listens
 from faults import assert_password_is_not_shown
 from manual import block
-from support import boottime, run, wait_for
+from support import boottime, is_alive, run, wait_for
 
 PAGE = "dlock-etcd.7"
 LEASE = ("-t", "3s")
@@ -58,8 +59,13 @@ def test_what_a_limited_lock_leaves_goes_with_its_release(dlock, at, client):
     client.put("dlock/s/job/000001", lease=client.queue()[0]["lease"])
     assert held.finish().status == 0 and client.names() == [] == client.leases()
     held = hold(dlock, at.url, "--limit", "2")
+    held.signal(signal.SIGSTOP, "keeper")  # it is to find that as it releases
     client.delete(client.queue()[0]["key"])
-    assert held.finish().status == 79 and client.names() == [] == client.leases()
+    command = held.command
+    held.popen.stdin.close()
+    wait_for(lambda: not is_alive(command), what="the end of the command")
+    held.signal(signal.SIGCONT, "keeper")
+    assert held.wait().status == 79 and client.names() == [] == client.leases()
 
 
 def test_the_mark_of_who_asked_for_it_back_goes_with_the_release(dlock, at, client):

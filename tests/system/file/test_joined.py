@@ -117,8 +117,13 @@ def test_what_the_kernel_tells_is_passed_on(dlock, path):
     with subprocess.Popen(["bash", "-c", f"exec 9>{path}; flock 9; echo held; read end"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout.readline() == "held\n"
-        busy = dlock.run("run", *words, "-n", "--", "true")
-        assert busy.status == 75 and f"(pid {script.pid} on " in busy.stderr and "running bash)" in busy.stderr
+
+        def is_named():  # names are looked for during one second, among all processes
+            busy = dlock.run("run", *words, "-n", "--", "true")
+            assert busy.status == 75, busy
+            return f"(pid {script.pid} on " in busy.stderr and "running bash)" in busy.stderr
+
+        wait_for(is_named, what="its name")
         waiter = dlock.start("run", *words, "--", "true")
         waiter.event("waiting")
         seen = dlock.run("status", *words[:-2], "job")

@@ -362,8 +362,10 @@ def test_a_mark_is_read_with_the_next_renewal_and_means_one_grant(dlock, files, 
     for wrong in ((holder.token + 1, "-"), (holder.token, "0" * 32), (0, "-"), (0, "0" * 32)):
         assert LOST in admin.rc("revoke", "job", *wrong, BOB)
     entry = admin.key("job", "holder")[0]
+    holder.signal(signal.SIGSTOP, "keeper")  # it reads both at once
     admin.does("revoke", "job", holder.token, entry.owner, BOB)
     admin.does("revoke", "job", 0, entry.owner, ALICE)
+    holder.signal(signal.SIGCONT, "keeper")
     done = holder.wait()
     assert done.status == 79 and "alice@laptop" in done.stderr
     assert waiter.held().token > holder.token
@@ -378,8 +380,10 @@ def test_one_of_several_is_meant(dlock, files, admin, kind):
     run = ["run", *files.words, "-k", "job", *KINDS[kind], "-t", "3s", "--", "sleep", "1000"]
     first, second = (dlock.start(*run).held() for _ in range(2))
     waiter = dlock.contend(files, "job", *KINDS[kind], "-t", "3s") if kind == "limit" else None
+    second.signal(signal.SIGSTOP, "keeper")  # until it was seen
     admin.does("revoke", "job", second.token, "-", BOB)
     assert [e.revoked for e in admin.key("job", "holder")] == [0, 1]
+    second.signal(signal.SIGCONT, "keeper")
     assert second.wait().status == 79
     if waiter:
         waiter.held()

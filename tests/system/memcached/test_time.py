@@ -138,9 +138,9 @@ def test_what_was_read_of_a_former_life_grants_nothing(dlock, at, make_proxy):
     proxy.heal()
     time.sleep(0.2)  # and us
     at.server.kill()
+    began = boottime()
     at.server.start(age=0)
     asks.signal(signal.SIGCONT, "keeper")
-    began = boottime()
     asks.held()
     assert boottime() - began > 2.5
 

@@ -11,7 +11,7 @@ SAYS = "an ordinary user, or a database of its own"
 
 COMMANDS = {
     "run": ("run", "-n", "-k", "job", "--", "echo", "ran"), "once": ("run", "-n", "--once", "x", "-k", "job", "--", "echo", "ran"),
-    "status": ("status", "-k", "job"), "ls": ("ls",), "wait": ("wait", "-w", "1s", "-k", "job"),
+    "status": ("status", "-k", "job"), "ls": ("ls",), "wait": ("wait", "-w", "20s", "-k", "job"),
     "break": ("break", "-y", "-k", "job"), "force": ("break", "--force", "-y", "-k", "job"),
     "freeze": ("freeze", "-k", "job"), "thaw": ("thaw", "-y", "-k", "job")}
 

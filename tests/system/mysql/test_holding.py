@@ -7,7 +7,7 @@ import time
 import pytest
 
 from databases import wait_for_renewals
-from faults import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
+from faults import IS_GONE, LEASE, LIVING_LEASE, PATIENT, STUBBORN
 from mysql_server import mysql_url
 from proxy import DOWN, UP
 from support import At, is_free, run, told_at_the_end, wait_for
@@ -18,7 +18,7 @@ from support import At, is_free, run, told_at_the_end, wait_for
 
 def test_terminated_session_leaves_the_command_alone(dlock, mysql_db):
     """A lease is no session."""
-    holder = dlock.hold(At(mysql_db.url), "job", *LIVING_LEASE, "-v")
+    holder = dlock.hold(At(mysql_db.url), "job", "-t", "30s", "-v")
     waiter = dlock.contend(At(mysql_db.url), "job", command=("true",)).queued(1)
     assert mysql_db.terminate() >= 2
     wait_for_renewals(holder)
@@ -60,7 +60,7 @@ def test_no_procedures_at_all_cost_the_command_at_the_end_of_its_lease(dlock, my
     mysql_db.ask("DROP PROCEDURE dlock_renew_3")
     done = holder.wait()
     assert done.status == 79 and "mysql-schema" in done.stderr, done
-    assert mysql_db.ask("SELECT 1 FROM dlock_holds WHERE k = 'job'") == []  # and it was given back
+    wait_for(lambda: not mysql_db.ask("SELECT 1 FROM dlock_holds WHERE k = 'job'"), 10, "it to be given back")
 
 
 def test_lost_data_cost_the_command(dlock, mysql_server, request):
@@ -68,7 +68,7 @@ def test_lost_data_cost_the_command(dlock, mysql_server, request):
     for name in TAMPERED:
         database = mysql_server.database()
         request.addfinalizer(database.drop)
-        holders[name] = database, dlock.contend(At(database.url), "job", *LEASE)
+        holders[name] = database, dlock.contend(At(database.url), "job", *LEASE, *PATIENT)
     for name, (database, holder) in holders.items():
         holder.held()
         for sql in TAMPERED[name]:

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from databases import wait_for_renewals
+from faults import PATIENT
 from mysql_server import USER, mysql_url
 from proxy import UP
 from support import ROOT, At, is_free, run, wait_for
@@ -152,7 +153,7 @@ def test_a_crowd_comes_to_an_older_database(dlock, old):
     """All of them make what is new; nobody fails by it, and who held and waited goes on."""
     with old.connect() as c:
         assert take(c)
-        crowd = [dlock.contend(At(old.url), "job", "-t", "1h", command=("true",)) for _ in range(8)]
+        crowd = [dlock.contend(At(old.url), "job", "-t", "1h", *PATIENT, command=("true",)) for _ in range(8)]
         for waiter in crowd:
             waiter.queued()
         assert call(c, "dlock_release_0", "job", "a", None, None, 0) == (1,)
@@ -248,7 +249,7 @@ def test_what_is_sent_before_a_release_releases_nothing(dlock, mysql_db, make_pr
     proxy, up = make_proxy(mysql_db.port), []
     proxy.tap = lambda _, direction, data: (up.append(data) if direction == UP else None) or data
     at = At(mysql_db.through(proxy))
-    holder = dlock.contend(at, "job", "-t", "3s", "-v", command=("sh", "-c", "echo $DLOCK_OWNER; cat")).held()
+    holder = dlock.contend(at, "job", "-t", "6s", "-v", command=("sh", "-c", "echo $DLOCK_OWNER; cat")).held()
     waiter = dlock.contend(at, "job", "-t", "1h", command=("true",)).queued(1)
     wait_for_renewals(holder, 2)
     wait_for(lambda: mysql_db.server.asleep() == 1, what="the waiter asleep")

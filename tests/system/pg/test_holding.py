@@ -17,7 +17,7 @@ from support import At, is_free, run, told_at_the_end, wait_for
 
 def test_terminated_session_leaves_the_command_alone(dlock, db):
     """A lease is no session."""
-    holder = dlock.hold(At(db.url), "job", *LIVING_LEASE, "-v")
+    holder = dlock.hold(At(db.url), "job", "-t", "30s", "-v")
     assert db.terminate() >= 1
     wait_for_renewals(holder)
     assert run(dlock, db.url, "-n").status == 75
@@ -60,8 +60,9 @@ def test_no_functions_at_all_cost_the_command_at_the_end_of_its_lease(dlock, db)
     holder = dlock.hold(At(db.url), "job", *LEASE)
     db.ask("DROP FUNCTION dlock.renew")
     done = holder.wait()
-    assert done.status == 79 and "pg-schema" in done.stderr, done
-    assert db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0  # and it was given back
+    # the last attempt, on a busy machine, may say that the server does not answer
+    assert done.status == 79 and "pg-schema" in done.stderr + str(holder.events("suspect")), done
+    wait_for(lambda: db.value("SELECT count(*) FROM dlock.claims WHERE slot IS NOT NULL") == 0, 10, "it to be given back")
 
 
 def test_lost_data_cost_the_command(dlock, make_db):

@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 from faults import assert_refused
-from pg import Tamper, columns, data_row, pg_url, rows_of
+from pg import ADVISORY, Tamper, columns, data_row, pg_url, rows_of
 from proxy import BOTH, UP
 from support import At, children_of, is_alive, kill, run, wait_for
 
@@ -252,7 +252,7 @@ def test_the_first_in_line_takes_up_its_grant_without_the_lock_of_the_key(dlock,
     holder = dlock.hold(at, "job", *used)
     before = dlock.contend(at, "job", *kind).queued(1)
     first = dlock.contend(at, "job", *kind, "-t", "60s").queued(2)
-    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="its sleep")
+    wait_for(lambda: db.value(f"SELECT count(*) FROM {ADVISORY} WHERE NOT granted"), what="its sleep")
     before.signal(signal.SIGTERM)
     before.wait()
     wait_for(lambda: db.value("SELECT bool_or(listens) FROM dlock.claims"), what="the first in line")
@@ -422,10 +422,10 @@ def test_a_run_that_is_lost_or_not_released_does_not_count(dlock, db):
         third = dlock.hold(at, "third", "--once", "today", "-t", "3s")
         cursor.execute("SELECT pg_advisory_xact_lock(1684828011, hashtext('third'))")  # no release gets through
         third.popen.stdin.close()
-        wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="a release")
+        wait_for(lambda: db.value(f"SELECT count(*) FROM {ADVISORY} WHERE NOT granted"), what="a release")
         third.signal(signal.SIGKILL, "keeper")
         third.signal(signal.SIGKILL)
-        wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 0, what="its end")
+        wait_for(lambda: db.value(f"SELECT count(*) FROM {ADVISORY} WHERE NOT granted") == 0, what="its end")
     assert db.value("SELECT count(*) FROM dlock.runs") == 0
     assert ran(run(dlock, db.url, "--once", "today"))
     assert dlock.run("run", *at.words, "-k", "third", "--once", "today", "--", "echo", "ran").stdout == "ran\n"
@@ -528,7 +528,7 @@ def test_readers_share_and_exclude_writers_in_every_mode(dlock, db, bound):
     assert early.wait().status == -signal.SIGTERM
     writer = dlock.contend(bound, "job", "-x", "-t", "6s")
     # It has its place for three seconds, and then comes anew.
-    begun = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND clock_timestamp() < query_start + '0.2 s'"
+    begun = f"SELECT count(*) FROM {ADVISORY} JOIN pg_stat_activity USING (pid) WHERE NOT granted AND clock_timestamp() < query_start + '0.2 s'"
     wait_for(lambda: db.value(begun), what="its request")  # after "waiting"
     late = dlock.contend(bound, "job", "-s", "-t", "6s")
     late.event("waiting")
@@ -579,7 +579,7 @@ def test_a_writer_that_waits_for_long_keeps_readers_out(dlock, db):
     reader = dlock.hold(at, "job", "-s", "-t", "30s")
     writer = dlock.contend(at, "job", "-t", "30s")
     writer.event("waiting")
-    wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == 1, what="a request")
+    wait_for(lambda: db.value(f"SELECT count(*) FROM {ADVISORY} WHERE NOT granted") == 1, what="a request")
     late = [dlock.contend(at, "job", "-s", "-t", "30s") for _ in range(2)]
     time.sleep(7)
     assert not any(x.running for x in late)
@@ -589,7 +589,7 @@ def test_a_writer_that_waits_for_long_keeps_readers_out(dlock, db):
     assert not any(x.running for x in late)
     assert writer.finish().status == 0
     assert [x.held().finish().status for x in late] == [0, 0]
-    assert db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert db.value(f"SELECT count(*) FROM {ADVISORY}") == 0
 
 
 def test_who_comes_back_stands_in_no_way_of_who_stands_before_it(db, dlock):
@@ -608,7 +608,7 @@ def test_who_comes_back_stands_in_no_way_of_who_stands_before_it(db, dlock):
         rows_of(locked, "SELECT pg_advisory_xact_lock(1684828011, hashtext('k'))", [])
         waits = threading.Thread(target=rows_of, args=(again, enter, ["2" * 32]))
         waits.start()
-        wait_for(lambda: db.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), what="the second one")
+        wait_for(lambda: db.value(f"SELECT count(*) FROM {ADVISORY} WHERE NOT granted"), what="the second one")
         assert rows_of(back, "SELECT pg_try_advisory_lock(dlock.wake_lock(repeat('1', 32)))", []) == [(True,)]
         locked.rollback()
         waits.join()
