@@ -40,7 +40,7 @@ ADMIN = os.path.join(os.path.dirname(DLOCK_TEST), "dlock-admin")  # calls a back
 PATIENCE = int(os.environ.get("DLOCK_TEST_PATIENCE", "60"))
 # Seconds by which one condition in three is noticed late, as on a machine that is slow: whatever fails of that alone would fail there.
 LATE = float(os.environ.get("DLOCK_TEST_LATE", "0"))
-BRIEFLY = "1s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
+BRIEFLY = "2s"  # for `-w`: what a test waits out, and in which a server still answers on such a machine
 
 
 def wait_for(condition, timeout=PATIENCE, what=None):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from redis_dialects import DIALECT_CANNOT
-from support import DLOCK, is_free, place_id, places, wait_for, where
+from support import BRIEFLY, DLOCK, is_free, place_id, places, wait_for, where
 from zk_layouts import LAYOUT_LACKS
 
 LEASE = ("-t", "30s")  # nothing fails here: a server that stands for seconds on a busy machine ends no lease
@@ -63,9 +63,9 @@ def test_nobody_begins_while_a_switch_is_frozen(switch, dlock, place):
     switch.freeze()
     done = switch.run("-n", "-E", "7", key="free").wait()
     assert (done.status, done.stdout, done.stderr.count("\n")) == (7, "", 1), done
-    told = rf'{re.escape(switch.key)} is frozen by carol "incident 4711" for \w+, until dlock thaw; not waiting \(-n\), nothing was run'
+    told = rf'{re.escape(switch.key)} is frozen by carol "incident 4711" for [\d.]+\w+, until dlock thaw; not waiting \(-n\), nothing was run'
     assert re.search(told, done.stderr) and place.key("free") in done.stderr, done
-    done = switch.run("-q", "-w", "200ms", key="free").wait()
+    done = switch.run("-q", "-w", BRIEFLY, key="free").wait()
     assert (done.status, done.stdout, done.stderr) == (75, "", ""), done
     waiters = [switch.run() for _ in range(2)]
     for waiter in waiters:

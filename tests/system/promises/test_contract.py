@@ -216,7 +216,7 @@ def test_killed_keeper_takes_the_whole_tree_along(dlock, place):
 def test_killed_front_lets_the_keeper_stop_the_tree_then_release(dlock, place, tmp_path):
     heard = tmp_path / "heard"
     script = f"trap 'echo TERM >>{heard}' TERM; (trap '' TERM; {DAEMONS}) & while :; do read x; done"
-    holder = dlock.contend(place, place.key(), "-t", "9s", "--grace", "500ms", command=("sh", "-c", script))
+    holder = dlock.contend(place, place.key(), "-t", "18s", "--grace", "2s", command=("sh", "-c", script))
     keeper, tree = holder.keeper, daemons(holder)
     next_ = dlock.contend(place, place.key(), command=("sh", "-c", ALL_GONE, "sh", *map(str, tree))).queued(1)
     holder.signal(signal.SIGKILL)
@@ -228,7 +228,7 @@ def test_killed_front_lets_the_keeper_stop_the_tree_then_release(dlock, place, t
 
 def test_stopped_command_is_gone_before_the_next_one_starts(dlock, place):
     script = f"trap '' TERM; {DAEMONS}"
-    holder = dlock.contend(place, place.key(), "--max-run", "1s", "--grace", "300ms", command=("sh", "-c", script))
+    holder = dlock.contend(place, place.key(), "--max-run", "3s", "--grace", "300ms", command=("sh", "-c", script))
     tree = daemons(holder)
     next_ = dlock.contend(place, place.key(), command=("sh", "-c", ALL_GONE, "sh", *map(str, tree)))
     done = holder.wait()
@@ -293,7 +293,7 @@ def test_joined_hold_keeps_the_lock_after_the_outer_command(dlock, place, tmp_pa
     os.mkfifo(gate)
     inner = nested("-k", place.key(), "-n") + f" -- sh -c 'touch {joined}; read line <{gate}'"
     script = f"{inner} & while [ ! -e {joined} ]; do sleep 0.01; done"
-    outer = dlock.contend(place, place.key(), *LEASE, command=("sh", "-c", script)).held()
+    outer = dlock.contend(place, place.key(), "-t", "9s", command=("sh", "-c", script)).held()
     wait_for(lambda: not is_alive(outer.command), what="the outer command's end")
     waiter = dlock.contend(place, place.key(), command=("true",)).queued()
     assert not is_free(dlock, place)

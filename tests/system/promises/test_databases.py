@@ -283,7 +283,7 @@ def test_terminated_session_ends_the_command_at_once(dlock, database, tmp_path, 
     assert spent(before) < 90  # long before the next renewal
     assert done.status == 79 and told_at_the_end(done.stderr).count("\n") == 1 and "job" in done.stderr
     assert not heard.exists()  # KILL, without TERM
-    assert is_free(dlock, database.url, mode=mode)
+    wait_for(lambda: is_free(dlock, database.url, mode=mode), 10, "the end of the session")  # its client hears of it before
 
 
 @of_each_mode

@@ -151,9 +151,9 @@ def test_user_without_rights(dlock, own_redis, rules):
 
 
 def test_server_with_too_many_clients(dlock, make_redis):
-    server = make_redis("--maxclients", "1")
+    server = make_redis()
     with server.client() as c:
-        c.ping()
+        c.config_set("maxclients", "1")  # now that those who saw whether it answers are gone
         assert_refused(run(dlock, server.url, *ONCE), 69, "maxclients")
 
 
@@ -347,7 +347,12 @@ def are_back(server, n):
     """Has the server the holder and so many waiters again?  Whoever is away for seconds when its turn comes is passed over."""
     if hasattr(server, "asleep"):  # pg and mysql
         return server.asleep() == n and not (hasattr(server, "lacking") and server.lacking())
-    return not hasattr(server, "connected") or len(server.connected()) == n + 1
+    if hasattr(server, "connected"):
+        return len(server.connected()) == n + 1
+    with server.client() as c:  # redis: each hears its own channel
+        heard = [channel.rpartition(":")[2] for channel in c.pubsub_channels("dlock:*")]
+        queued = [owner for queue in c.scan_iter("dlock:*:q") for owner in c.zrange(queue, 0, -1)]
+        return len(queued) == n and set(queued) <= set(heard)
 
 
 def test_queue_survives_a_crash(dlock, own_durable):
@@ -403,7 +408,8 @@ AWAY = {
 def test_command_is_gone_before_the_lease_ends(dlock, remote, make_proxy, tmp_path, away, kind):
     proxy, heard, away, key = make_proxy(remote.server.port), tmp_path / "heard", AWAY[away], remote.key()
     words = kind_words(dlock, remote, kind)
-    holder = dlock.contend(At(remote.url_at(proxy.port)), key, *words, *LEASE, command=("sh", "-c", STUBBORN, heard)).held()
+    lease = ("-t", "6s", "--grace", "2s")  # the command has time to hear of TERM, on a busy machine as well
+    holder = dlock.contend(At(remote.url_at(proxy.port)), key, *words, *lease, command=("sh", "-c", STUBBORN, heard)).held()
     command = holder.command
     next_ = dlock.contend(remote, key, command=("sh", "-c", IS_GONE, command)).queued(1)
     away(proxy)
@@ -507,7 +513,7 @@ def test_not_yours_ends_the_command_at_once(dlock, make_hostile, tmp_path):
 def test_answer_sent_twice_renews_nothing(dlock, make_hostile):
     server = make_hostile({"acquire": GRANTED, "renew": [GRANTED * 2, SILENCE]})
     holder = dlock.contend(At(server.url), "job", "-t", "6s")
-    wait_for(lambda: server.asked.count("renew") == 1, what="the only renewal that is answered")
+    wait_for(lambda: server.asked.count("renew") >= 1, what="the only renewal that is answered")
     before = boottime()
     assert holder.wait().status == 79
     assert spent(before) < 6

@@ -201,7 +201,7 @@ def test_what_is_not_joined_is_refused(dlock, make_client, join):
 def test_readers_of_symfony_share_with_readers_of_dlock(dlock, make_client):
     client, words = make_client(Join("symfony", "symfony_lock.php redis-read"))
     assert client.do("take") == "held"
-    reader = dlock.start("run", *words, "-s", "-t", "3s", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
+    reader = dlock.start("run", *words, "-s", "-t", "9s", "--", *dlock.UNTIL_EOF, stdin=subprocess.PIPE).held()
     assert try_once(dlock, words) == 75
     assert client.do("free") == "free"
     assert try_once(dlock, words) == 75 and try_once(dlock, [*words, "-s"]) == 0
