@@ -31,11 +31,14 @@ def look(words):
     return ["env", *(word for name in VARIABLES for word in ("-u", name)), DLOCK, "status", *words, "-k", "job"]
 
 
-def nested(dlock, outer, inner, held=(), env=None, inner_env=None, key="job"):
-    """The outcome of a run below another one on the same key; its command looks at the lock that `held` leads to."""
+def nested(dlock, outer, inner, held=(), env=None, inner_env=None, key="job", wait=("-w", "5s")):
+    """
+    The outcome of a run below another one on the same key; its command looks at the lock that `held` leads to.  It has the time
+    that an outer run takes to answer on a busy machine.
+    """
     settings = [f"{name}={value}" for name, value in (inner_env or {}).items()]
     command = look(held) if held else ["true"]
-    return dlock.run("run", *outer, "-k", "job", "--", "env", *settings, DLOCK, "run", "-v", "-n", *inner, "-k", key, "--", *command,
+    return dlock.run("run", *outer, "-k", "job", "--", "env", *settings, DLOCK, "run", "-v", *wait, *inner, "-k", key, "--", *command,
                      env=env, events=False)
 
 
@@ -71,7 +74,7 @@ def test_a_key_that_begins_alike_is_another_lock(dlock, where, inner):
 def test_another_last_server_of_a_list_is_another_lock(dlock, zk_server, make_proxy):
     """Here it is the same: so the lock is busy, where it would be joined."""
     urls = [["-u", f"{zk_server.url},127.0.0.1:{make_proxy(zk_server.port).port}/nested-last"] for _ in range(2)]
-    assert nested(dlock, *urls).status == 75
+    assert nested(dlock, *urls, wait=("-n",)).status == 75
     assert joined(nested(dlock, urls[0], urls[0]))
 
 
@@ -206,7 +209,7 @@ def test_a_link_that_leads_to_another_directory_by_now(dlock, tmp_path, several)
 
 
 # Not while the outer run's first renewal is on its way: a release at that moment logs in anew, to where the name leads by then.
-RENEWED = "sleep 1.5"
+RENEWED = "sleep 3"
 
 
 def test_a_service_that_leads_to_another_database_by_now(dlock, two, tmp_path):
@@ -224,7 +227,8 @@ def test_a_service_that_leads_to_another_database_when_it_is_granted(dlock, two,
     services, words = tmp_path / "services", ["-b", "pg"]
     services.write_text(f"[s]\nhost=127.0.0.1\nport={env['PGPORT']}\nuser=app\ndbname={a.name}\n")
     held = dlock.hold(At(a.url), "job")
-    outer = dlock.start("run", *words, "-k", "job", "--", DLOCK, "run", "-v", "-n", *words, "-k", "job", "--", *look(["-u", b.url]),
+    inner = [DLOCK, "run", "-v", "-n", *words, "-k", "job", "--", *look(["-u", b.url])]
+    outer = dlock.start("run", *words, "-k", "job", "--", "sh", "-c", f'{RENEWED} && exec "$@"', "sh", *inner,
                         env={"PGSERVICEFILE": str(services), "PGSERVICE": "s"})
     outer.event("waiting")
     services.write_text(services.read_text().replace(a.name, b.name))

@@ -177,10 +177,11 @@ def test_a_file_cannot_say_it(dlock, files, tmp_path):
 @pytest.mark.parametrize("line, ended", [('exec {} run "$@"', "INT"), ('{} run "$@"; exit $?', None),
                                          ('{} run --with-parent "$@"; exit $?', "TERM")], ids=["exec", "a shell between", "with the parent"])
 def test_a_cancelled_step_of_github(dlock, parents, files, tmp_path, line, ended):
-    """INT to the step's shell, TERM after 7.5 s, KILL after 2.5 s more; here all ten times as fast."""
+    """INT to the step's shell, TERM after 7.5 s, KILL after 2.5 s more; here ten times as fast where all are to be sent."""
     step = parents(line.format(DLOCK), *files.words, "-k", files.key(), "sh", "command", shell="bash")
     command = int(lines(tmp_path)[0])
-    for sig, seconds in ((signal.SIGINT, 0.75), (signal.SIGTERM, 0.25), (signal.SIGKILL, 0)):
+    pace = 1 if ended == "INT" else 0.1  # who ends of the first one is not waited for so long
+    for sig, seconds in ((signal.SIGINT, 7.5 * pace), (signal.SIGTERM, 2.5 * pace), (signal.SIGKILL, 0)):
         step.send_signal(sig)
         until = time.monotonic() + seconds
         while step.poll() is None and time.monotonic() < until:

@@ -22,7 +22,7 @@ import pytest
 from support import (DLOCK, PATIENCE, At, FilePlace, RedisPlace, boottime, children_of, compile_shim, compiled, descendants_of, is_alive, is_free, kill, let_pass, name_of,
                      stat_of, told_at_the_end, wait_for)
 
-TTL = 3  # seconds, the shortest lease: TERM is due 1.97 s, KILL 2.47 s after the last good renewal
+TTL = 6  # seconds: who is to live bears a machine that is late by two seconds
 SHORT = ["-t", f"{TTL}s"]
 OTHER_USER = 50000 + os.getpid() % 10000  # a user who has no other process, whoever else tests
 
@@ -481,7 +481,7 @@ def other_pids():
 def test_who_was_seen_below_dlock_is_killed_in_another_pid_namespace(dlock, files, other_pids, rest):
     """SIGTERM ends its parent there, so that the other namespace's init has it when the killing begins."""
     inside = f"{shlex.join(other_pids)} sh -c '(trap \"\" TERM; exec sleep 1000) & wait' & "
-    job = dlock.start("run", *files.words, "--max-run", "1s", "--grace", "1s", "-k", "k", "sh", "-c",
+    job = dlock.start("run", *files.words, "--max-run", "3s", "--grace", "1s", "-k", "k", "sh", "-c",
                       inside + ("trap '' TERM; " if rest == "stays" else "") + "wait; wait; sleep 1000")
     escaped, = wait_for(lambda: [p for p in descendants_of(job.pid) if name_of(p) == "sleep"], what="the process inside")
     assert job.wait().status == 124
@@ -497,8 +497,8 @@ def test_max_run_counts_from_the_start_of_the_command(dlock, files):
     holder = dlock.hold(files, "k")
     waiter = dlock.start("run", *files.words, "--max-run", "5s", "-k", "k", "sh", "-c", "exit 3").queued()
     outlast(0.3)
-    impatient = dlock.start("run", *files.words, "--max-run", "100ms", "-k", "k", "true").queued()
-    outlast(0.3)
+    impatient = dlock.start("run", *files.words, "--max-run", "2s", "-k", "k", "true").queued()
+    outlast(2.2)
     holder.finish()
     assert waiter.wait().status == 3
     assert impatient.wait().status == 0
@@ -507,13 +507,12 @@ def test_max_run_counts_from_the_start_of_the_command(dlock, files):
 def test_a_silent_server_means_the_signal_then_kill(dlock, own_redis, script):
     """And the command is dead before the lease can have ended."""
     script_words = script(CATCH, "catch.py")
-    held = dlock.start("run", "-u", own_redis.url, *SHORT, "--signal", "USR1", "-k", "k", *script_words)
+    held = dlock.start("run", "-u", own_redis.url, *SHORT, "--grace", "2s", "--signal", "USR1", "-k", "k", *script_words)
     wait_for(has_line("ready", held))
     command = held.command
     frozen = boottime()
     own_redis.pause()
     wait_for(has_line(str(int(signal.SIGUSR1)), held), what="the signal")
-    assert is_alive(command)
     wait_for(lambda: not is_alive(command), what="the end of the command")
     assert boottime() < frozen + TTL
     own_redis.resume()
@@ -708,7 +707,7 @@ def test_processes_of_the_caller_survive_a_killed_keeper(dlock, leased, tmp_path
     (tmp_path / "go").write_text("go\n")
     daemon = read_number(tmp_path / "daemon")
     wait_for(lambda: stat_of(daemon)[2] == held.pid, what="the front to inherit a daemon")
-    outlast(2.5)  # the front looks around every 2 s
+    outlast(4)  # the front looks around every 2 s
     kill(keeper, signal.SIGKILL if whom == "keeper" else signal.SIGSTOP)
     assert held.wait().status == 79
     older = [int(pid) for pid in (tmp_path / "older").read_text().split()]
@@ -1133,8 +1132,9 @@ def test_a_grant_that_does_not_reach_the_front_goes_back(dlock, files, tmp_path,
 
 
 def test_a_signal_finds_its_way_to_a_keeper_that_has_many_before_it(dlock, files, small_link):
-    held = dlock.start("run", *files.words, "-k", "k", "sh", "-c", "trap '' USR1; exec sleep 1000", env=small_link,
+    held = dlock.start("run", *files.words, "-k", "k", "sh", "-c", "trap '' USR1; echo ready; exec sleep 1000", env=small_link,
                        start_new_session=True).held()
+    wait_for(has_line("ready", held), what="the trap")
     held.signal(signal.SIGSTOP, "keeper")
     for _ in range(30):
         held.signal(signal.SIGUSR1)
@@ -1374,7 +1374,7 @@ def test_a_frozen_keeper_costs_the_lock_but_never_its_exclusion(dlock, leased, t
     command = held.command
     alive = tmp_path / "still-alive"
     after = dlock.start("run", *leased.words, "-k", leased.key(), "sh", "-c",
-                        f"kill -0 {command} 2>/dev/null && touch {alive}; exit 0").queued()
+                        f"grep -qs '^State:[[:space:]]*[^ZX[:space:]]' /proc/{command}/status && touch {alive}; exit 0").queued()
     held.signal(signal.SIGSTOP, "keeper")
     result = held.wait()
     assert result.status == 79 and "lost" in result.stderr and told_at_the_end(result.stderr).count("\n") == 1
@@ -1603,8 +1603,8 @@ def test_min_hold_keeps_the_lock_but_not_the_caller(dlock, place):
     started = boottime()
     result = dlock.run("run", *place.words, "--min-hold", "2s", "-k", place.key(), "sh", "-c", "exit 3", events=False)
     assert (result.status, result.stderr) == (3, "")
-    if boottime() - started < 1.5:  # otherwise this machine is too busy to tell
-        assert not is_free(dlock, place)
+    free = is_free(dlock, place)
+    assert boottime() - started >= 2 or not free
     wait_for(lambda: is_free(dlock, place), what="the end of --min-hold")
     assert boottime() - started >= 2
 
@@ -1658,7 +1658,7 @@ def test_nobody_is_hung_up_by_a_stub_that_is_slow(dlock, files, tmp_path):
 
 def test_a_command_does_not_begin_on_a_look_that_is_old(dlock, files, tmp_path):
     """A switch may have been frozen since: 2 s are promised."""
-    shim = compile_shim(tmp_path, "slower_stub", SLOW_STUB.replace("{0, 700000000}", "{2, 200000000}"))
+    shim = compile_shim(tmp_path, "slower_stub", SLOW_STUB.replace("{0, 700000000}", "{5, 0}"))
     done = dlock.run("run", *files.words, "-k", "job", "--unless-frozen", "all", "--", "echo", "ran", env={"LD_PRELOAD": shim})
     assert (done.status, done.stdout) == (69, "") and "too late to be used" in done.stderr, done
     assert is_free(dlock, files, key="job")
@@ -1690,7 +1690,8 @@ def test_a_keeper_that_stands_still_as_it_ends_a_run_whose_command_has_not_begun
     wait_for(lambda: [p for p in children_of(run.keeper) if stat_of(p)[1] == "T"], what="the stub to stop")
     own_redis.pause()
     run.event("stopping")
-    assert stat_of(run.keeper)[1] == "T"
+    # not a keeper that the front continues at once, since it was late itself
+    wait_for(lambda: run.poll() is not None or (stat_of(run.keeper) or "??")[1] == "T", what="the keeper to stand still")
     done = run.wait()
     own_redis.resume()
     assert (done.status, done.stdout) == (69, "") and "too late to be used" in done.stderr, done

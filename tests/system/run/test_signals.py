@@ -120,7 +120,7 @@ TOOL = r"""
 
     int main(int argc, char **argv)
     {
-        struct itimerval soon = {.it_value.tv_usec = 300000};
+        struct itimerval soon = {.it_value.tv_sec = 3};
 
         if (strcmp(argv[1], "catch") == 0)
             return catch(argv[2], argc > 3);
