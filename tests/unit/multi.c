@@ -507,7 +507,7 @@ a_is_silent(
     struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
 {
 	if (strcmp(call, "acquire") == 0)
-		g->lease = 300 * NS_PER_MS;
+		g->lease = 2 * NS_PER_S;
 	if (strcmp(call, "renew") == 0 && is(k, "a") && count("acquire b") == 1)
 		return fault_set(f, RC_AGAIN, "no answer");
 	if (strcmp(call, "acquire") == 0 && is(k, "b") && count("acquire b") == 1)
@@ -520,7 +520,7 @@ one_that_is_silent_for_a_lease_is_asked_for_again(void **state)
 {
 	(void)state;
 	world.pace = SOON;
-	claim.ttl = 300 * NS_PER_MS;
+	claim.ttl = 2 * NS_PER_S;
 	world.hook = a_is_silent;
 	assert_int_equal(OPEN("b", "a"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
@@ -1008,7 +1008,7 @@ one_that_is_silent_leaves_time_to_remember_the_job(void **state)
 	assert_int_equal(OPEN("b", "a", "c"), RC_OK);
 	assert_int_equal(acquire(NEVER), RC_OK);
 	assert_int_equal(store->backend->lock->release(store, (struct outcome){0},
-			     instant_now() + NS_PER_S, &fault),
+			     instant_now() + 3 * NS_PER_S, &fault),
 	    RC_AGAIN);
 	assert_true(had_time);
 	assert_int_equal(world.status[1], 0);

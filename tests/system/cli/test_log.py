@@ -112,7 +112,7 @@ def test_a_break_is_told_by_who_broke_it_and_by_who_lost_it(log, make_redis, tmp
     log.files = at(make_redis())
     own = Log(log.dlock, log.files, tmp_path / "bob.log")
     for force in ([], ["--force"]):
-        carol = log.dlock.start(*log.words("run", "-t", "3s", "--who", "carol", "--", "sleep", "1000")).held()
+        carol = log.dlock.start(*log.words("run", "-t", "6s", "--who", "carol", "--", "sleep", "1000")).held()
         done = own.dlock.run(*own.words("break", "-y", "--who", "bob", "--why", "hotfix", *force))
         assert done.status == 0 and carol.wait().status == 79
     asked, forced = own.objects()

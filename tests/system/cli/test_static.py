@@ -138,7 +138,7 @@ def test_both_programs_take_the_same_lock(other, place, tmp_path):
 @there
 def test_each_sees_the_others_holder_and_breaks_its_lock(other, place):
     for holds, breaks in ((STATIC, DLOCK), (DLOCK, STATIC)):
-        holder = other.contend(place, place.key(), "-t", "3s", program=holds).held()
+        holder = other.contend(place, place.key(), "-t", "6s", program=holds).held()
         shown = other.run("status", *place.words, "-k", place.key(), program=breaks)
         assert shown.status == 0 and " is held\n" in shown.stdout, shown
         assert other.run("run", *place.words, "-k", place.key(), "-n", "--", "true", program=breaks).status == 75
