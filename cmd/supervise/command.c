@@ -267,8 +267,11 @@ send_rest(struct command *c)
 static bool
 command_start(struct keeper *k, const struct told *told)
 {
-	instant now = instant_now(), patience = now + CLEAR_SCREEN;
-	struct pollfd set[LOOP_OWN];
+	instant now = instant_now();
+	instant latest = instant_first(
+	    k->keep.lease.term_at, atomic_load(&k->page->begin_by));
+	/* a grant that is late already is not made too late by that */
+	instant patience = instant_first(now + CLEAR_SCREEN, now + (latest - now) / 2);
 
 	/* what is in the link has reached the front, even one that sleeps */
 	if (!news_grant(&k->news, &k->lock.grant, &k->lock.anchors, NULL))
@@ -277,9 +280,8 @@ command_start(struct keeper *k, const struct told *told)
 	atomic_store(&k->page->granted_at, now);
 	/* the live line of a run that has waited is erased before the command writes */
 	while (atomic_load(&k->page->front.on_screen) && instant_now() < patience)
-		loop_wait(&k->loop, set, LOOP_OWN, instant_now() + NS_PER_MS);
-	send_go(&k->command,
-	    instant_first(k->keep.lease.term_at, atomic_load(&k->page->begin_by)), told);
+		poll(NULL, 0, 1); /* it needs the processor to erase it */
+	send_go(&k->command, latest, told);
 	return true;
 }
 

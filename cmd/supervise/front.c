@@ -337,6 +337,7 @@ watch_keeper(struct front *f)
 		take_over(f, describe_keeper(f));
 		break;
 	}
+	f->duty_at = due.wake;
 	return instant_first(due.wake, f->elders.look_at);
 }
 

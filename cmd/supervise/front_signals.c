@@ -61,7 +61,8 @@ sender_of(const struct front *f, const struct received *t)
 static enum signal_reach
 reach_of(struct front *f, const struct received *t)
 {
-	enum signal_reach witnessed = witness_ask(&f->witness, t->sig, t->sender),
+	instant due = instant_first(f->duty_at, f->watch.adrift_by);
+	enum signal_reach witnessed = witness_ask(&f->witness, t->sig, t->sender, due),
 			  by_code = signal_reach_by_code(
 			      t->sig, t->code, getsid(0) == getpid());
 

@@ -59,6 +59,7 @@ struct front {
 	struct loop loop;
 	struct front_elders elders;
 	struct watch watch;
+	instant duty_at; /* when it may be ours to act for the keeper */
 	struct front_suspension suspension;
 	struct witness witness;
 	instant witness_at; /* when to begin it; NEVER: we need none, or have done so */

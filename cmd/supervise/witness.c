@@ -25,11 +25,9 @@
 
 #define NAME "group-witness"
 
-/*
- * For its answer, in milliseconds: it may have to wait for a processor.  Meanwhile the front does
- * not look at deadlines; when the command is to be killed, half a second of the lease is left.
- */
-enum { ANSWER_PATIENCE = 300 };
+/* For its answer: it may have to wait for a processor.  Meanwhile the front sees to nothing else. */
+#define ANSWER_PATIENCE (300 * NS_PER_MS)
+#define ANSWER_LEAST (50 * NS_PER_MS)
 
 struct witness_question {
 	int sig;
@@ -228,9 +226,11 @@ reach_if_cancelled(struct witness *w, struct witness_question q)
 }
 
 enum signal_reach
-witness_ask(struct witness *w, int sig, pid_t sender)
+witness_ask(struct witness *w, int sig, pid_t sender, instant until)
 {
 	const struct witness_question q = {.sig = sig, .sender = sender};
+	int64_t left = instant_first(until - instant_now(), ANSWER_PATIENCE);
+	int ms = (int)((left > ANSWER_LEAST ? left : ANSWER_LEAST) / NS_PER_MS);
 	struct pollfd set = {.fd = w->link, .events = POLLIN};
 	char answer;
 
@@ -238,7 +238,7 @@ witness_ask(struct witness *w, int sig, pid_t sender)
 		return REACH_UNKNOWN;
 	await_group();
 	if (send(w->link, &q, sizeof q, MSG_NOSIGNAL) == sizeof q &&
-	    poll(&set, 1, ANSWER_PATIENCE) > 0 && read(w->link, &answer, 1) == 1)
+	    poll(&set, 1, ms) > 0 && read(w->link, &answer, 1) == 1)
 		return answer == CANCELLED ? reach_if_cancelled(w, q)
 		    : answer == GOT        ? REACH_GROUP
 					   : REACH_US;

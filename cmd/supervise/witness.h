@@ -17,6 +17,8 @@
 
 #include "signals.h"
 
+#include "backends/common/instant.h"
+
 #include <sys/types.h>
 
 struct witness {
@@ -32,7 +34,10 @@ void witness_end(struct witness *);
 /* A child has been reaped: was it this one? */
 void witness_reaped(struct witness *, pid_t child);
 
-/* Is to be asked once about each signal that comes from others. */
-enum signal_reach witness_ask(struct witness *, int sig, pid_t sender);
+/*
+ * Is to be asked once about each signal that comes from others.  It has 300 ms to answer, or until
+ * `until` if that is earlier, but 50 ms in any case.
+ */
+enum signal_reach witness_ask(struct witness *, int sig, pid_t sender, instant until);
 
 #endif

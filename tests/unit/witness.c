@@ -32,7 +32,7 @@ have(int sig)
 static enum signal_reach
 ask(int sig)
 {
-	return witness_ask(&witness, sig, getpid());
+	return witness_ask(&witness, sig, getpid(), NEVER);
 }
 
 static int
