@@ -22,7 +22,7 @@ mkdir -p "$out" || exit
 end()
 {
 	kill -INT "${tests:-$!}" 2>/dev/null
-	kill -TERM "-${tools:-$!}" 2>/dev/null
+	kill -TERM "-${tools:-$!}" 2>/dev/null || kill -TERM "${tools:-$!}" 2>/dev/null
 	wait
 	exit "$1"
 }

@@ -59,7 +59,7 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
     script = "acquire=busy," + seen if seen else "acquire=busy"
     done = scripted(dlock, script, "-n", "--", "true").wait()
     assert done.status == 75
-    assert re.fullmatch(re.escape(f"dlock: job (fake){held} for ") + r"[\d.]+s; not waiting \(-n\), nothing was run\n", done.stderr), done
+    assert re.fullmatch(re.escape(f"dlock: job (fake){held} for ") + r"[1-9](\.\d)?s; not waiting \(-n\), nothing was run\n", done.stderr), done
     waiter = scripted(dlock, script, "-w", "50ms", "--", "true")
     done = waiter.wait()
     assert done.status == 75 and done.stderr.startswith(f"dlock: job (fake){still} for ")
@@ -75,7 +75,7 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
 ])
 def test_who_would_fit_is_told_that_others_wait(dlock, seen, words, waits):
     done = scripted(dlock, f"acquire=busy,{seen}", "-n", *words, "--", "true").wait()
-    told = re.search(r" for [\d.]+s \(and another run waits already\); not waiting \(-n\)", done.stderr)
+    told = re.search(r" for [1-9](\.\d)?s \(and another run waits already\); not waiting \(-n\)", done.stderr)
     assert done.status == 75 and bool(told) == waits, done
 
 

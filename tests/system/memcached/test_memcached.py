@@ -218,13 +218,13 @@ def test_tokens_grow_over_restarts_however_much_was_counted(dlock, make_memcache
 
 
 def test_a_token_costs_no_round_trip(dlock, make_pretender):
-    pretender = make_pretender({"ms": b"HD c5\r\n"})
-    assert token_of(dlock, pretender.url) == (1800000000 - 100000) * 1000000 + 5
-    names = [" ".join(words[:2]) for words, _ in pretender.asked]
-    while names[3:6] == names[:3]:  # asked again, by a machine that was late
-        del names[:3]
-    assert names[:6] == ["stats", "mg dlock:job", "mg dlock#f:dlock:job", "ms dlock:job", "mg dlock#f:dlock:job", "stats settings"]
-    assert set(names[6:-1]) <= {"stats", "ms dlock:job"} and names[-1] == "md dlock:job"  # a renewal, where it has lasted
+    def asked():
+        pretender = make_pretender({"ms": b"HD c5\r\n"})
+        assert token_of(dlock, pretender.url) == (1800000000 - 100000) * 1000000 + 5
+        return [" ".join(words[:2]) for words, _ in pretender.asked]
+
+    assert ["stats", "mg dlock:job", "mg dlock#f:dlock:job", "ms dlock:job", "mg dlock#f:dlock:job", "stats settings",
+            "md dlock:job"] in [asked() for _ in range(3)]  # more where it has lasted for a second
 
 
 def test_an_item_that_was_only_added_has_its_token(dlock, at, client):

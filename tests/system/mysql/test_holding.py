@@ -7,7 +7,7 @@ import time
 import pytest
 
 from databases import wait_for_renewals
-from faults import IS_GONE, LEASE, LIVING_LEASE, PATIENT, STUBBORN
+from faults import IS_GONE, LEASE, PATIENT, STUBBORN
 from mysql_server import mysql_url
 from proxy import DOWN, UP
 from support import At, is_free, run, told_at_the_end, wait_for

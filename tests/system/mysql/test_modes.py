@@ -262,13 +262,19 @@ def test_a_table_that_is_locked_is_no_holder(dlock, mysql_db, how):
 def test_a_table_that_another_run_makes_meanwhile_is_waited_for(dlock, mysql_db):
     """Also by a run that does not wait for a holder."""
     assert is_free(dlock, mysql_db.url, mode="row")
-    with client(mysql_db) as ask:
-        ask("LOCK TABLES dlock_rows WRITE")
-        one = dlock.contend(At(mysql_db.url, "row"), "job", "-n", command=("true",))
-        wait_for(lambda: mysql_db.ask("SELECT 1 FROM information_schema.processlist WHERE db = %s AND state = 'Waiting for table metadata lock'",
-                                      mysql_db.name) or one.poll() is not None, what="the wait for the table")
-        ask("UNLOCK TABLES")
-        assert one.wait().status == 0
+    waits = "SELECT 1 FROM information_schema.processlist WHERE db = %s AND state = 'Waiting for table metadata lock'"
+
+    def is_granted():
+        with client(mysql_db) as ask:
+            ask("LOCK TABLES dlock_rows WRITE")
+            one = dlock.contend(At(mysql_db.url, "row"), "job", "-n", command=("true",))
+            wait_for(lambda: mysql_db.ask(waits, mysql_db.name) or one.poll() is not None, what="the wait for the table")
+            ask("UNLOCK TABLES")
+            done = one.wait()
+        assert done.status in (0, 69), done
+        return done.status == 0
+
+    assert any(is_granted() for _ in range(3))  # it waits for two seconds, in which we may not get that far
 
 
 @pytest.mark.parametrize("how", ["LOCK TABLES dlock_rows READ, dlock_grants READ", "FLUSH TABLES WITH READ LOCK"])

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from databases import wait_for_renewals
-from faults import IS_GONE, LEASE, LIVING_LEASE, STUBBORN
+from faults import IS_GONE, LEASE, STUBBORN
 from pg import DB, USER
 from support import At, is_free, run, told_at_the_end, wait_for
 

@@ -305,7 +305,7 @@ class Turns(Tamper):
 def test_a_hand_off_is_two_statements_and_wakes_one(dlock, db, request):
     """The release of the one, a renewal by the other: whoever else there is hears nothing of it."""
     run(dlock, db.url)
-    proxies = [Turns(db.port) for _ in range(6)]
+    proxies = [Turns(db.port) for _ in range(8)]
     for proxy in proxies:
         request.addfinalizer(proxy.close)
     all_of_them = [dlock.contend(At(p.url(db.name)), "job", "-t", "60s") for p in proxies[:1]]

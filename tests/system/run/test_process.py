@@ -1576,7 +1576,7 @@ def test_broken_output_of_dlock_does_the_command_no_harm(dlock, place, kind):
 
 
 def test_a_command_that_ends_while_the_lease_is_being_renewed(dlock, leased):
-    """Renewals are due each second: around it, every millisecond counts."""
+    """The first renewal is due after a second: around it, every millisecond counts."""
     delays = [0.985 + i * 0.003 for i in range(16)]
     runs = [dlock.start("run", *leased.words, *SHORT, "-k", leased.key(f"k{i}"), "sleep", f"{delay:.3f}",
                         events=False) for i, delay in enumerate(delays)]

@@ -1077,7 +1077,7 @@ for _ in range(40):
         os.kill(pid, signal.SIGCONT)
     time.sleep(0.0005)
     if os.waitpid(job, os.WUNTRACED | os.WNOHANG)[0]:
-        again += time.monotonic() - began < 0.045  # for longer dlock waits for no witness, and then for no shell
+        again += time.monotonic() - began < 0.25  # for longer dlock waits for no witness, and then for no shell
         os.kill(job, signal.SIGCONT)
     while not asked() and time.monotonic() - began < 10:
         time.sleep(0.0005)
@@ -1397,5 +1397,5 @@ def test_a_server_that_stays_away_is_tried_for_so_long(dlock, words, env, status
     began = boottime()
     result = dlock.run("run", "-u", "fake:///?acquire=away", *words, "-q", "-k", "job", "true", env=env, program=DLOCK_TEST)
     assert result.status == status and boottime() - began >= least
-    said = re.sub(r"(?<=tried for )[\d.]+(?=s )", lambda m: f"{least:g}" if least <= float(m[0]) < least + 5 else m[0], result.stderr)
+    said = re.sub(r"(?<=tried for )[\d.]+(?=s )", lambda m: f"{least:g}" if least <= float(m[0]) < least + 3 else m[0], result.stderr)
     assert re.fullmatch(r"dlock: cannot take job: cannot reach \\x1B\[2J the server; " + re.escape(tried) + "; nothing was run\n", said), result

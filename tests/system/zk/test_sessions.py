@@ -382,6 +382,7 @@ def test_longer_lease_than_asked_for_is_used(dlock, make_zk, make_proxy):
     proxy.hold(*BOTH)
     wait_for(lambda: not is_alive(command), what="the end of the command")
     assert boottime() - before >= 3.5 and spent(before) < 7  # with 3 s, the command would be gone after 2.5 s
+    assert holder.wait().status == 79
 
 
 # ---- revocation ----
