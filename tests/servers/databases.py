@@ -1,14 +1,12 @@
 # Goal of this file: what tests of PostgreSQL and of MariaDB share.
 
-import contextlib
-import glob
 import json
 import os
 import re
 import signal
 import subprocess
 
-from support import DLOCK, ROOT, boottime, run, spent, wait_for
+from support import DLOCK, ROOT, boottime, cwd_of, run, spent, wait_for
 
 
 class Database:
@@ -54,20 +52,11 @@ def wait_for_renewals(holder, count=1):
     assert holder.poll() is None
 
 
-def working_directories():
-    """Of all processes."""
-    found = set()
-    for link in glob.glob("/proc/[0-9]*/cwd"):
-        with contextlib.suppress(OSError):  # it has ended, or hides it
-            found.add(os.readlink(link))
-    return found
-
-
 def a_hold_leaves_its_directory(dlock, directory, words, env, sessions, ends):
     """And connects again, though all that its library reads is named from there.  `ends` asks for the end of the lease."""
     held = dlock.run("hold", *words, "-k", "job", "--for", "60", "-t", "6s", cwd=directory, env=env)
     assert held.status == 0, held
-    assert str(directory) not in working_directories()
+    assert str(directory) not in [cwd_of(pid) for pid in os.listdir("/proc") if pid.isdigit()]
     old, end = sessions(), ends()
     assert old and sessions(end=True)
     wait_for(lambda: set(sessions()) - set(old) and ends() > end, what="a renewal by another connection")

@@ -28,10 +28,10 @@ TESTS = "tests"  # what kept connections call themselves
 # Tests need no data after a crash of the machine; those that crash a server say safe=True.
 SETTINGS = {"max_connections": 300, "shared_buffers": "16MB", "max_wal_senders": 4, "log_min_messages": "warning",
             "log_line_prefix": "%m [%p] ", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
-# Has the waiter c no session, and so no wake-up lock?
 # The advisory locks of a database, for other tests' sessions may end late; to be selected from.
 ADVISORY = ("(SELECT l.* FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
             " WHERE datname = current_database() AND locktype = 'advisory') ours")
+# Has the waiter c no session, and so no wake-up lock?
 AWAY = """NOT EXISTS (SELECT FROM pg_locks l WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND mode = 'ExclusiveLock' AND (classid::bigint << 32) | objid::bigint = dlock.wake_lock(c.owner))"""

@@ -225,12 +225,8 @@ a_wait_that_is_refused_ends_in_time(void **state)
 		assert_int_equal(joined_open(&s, &r.host, path, NULL, &f), RC_OK);
 		assert_int_equal(s->backend->lock->acquire(s, &claim, until, &g, &f),
 		    i ? RC_STOP : RC_BUSY);
-		/* of 10, 20, 40 ms and so on; none if the time was over before */
-		assert_in_range(r.pauses,
-		    r.stood_still               ? 1
-			: instant_now() > r.due ? 0
-						: 2,
-		    i ? 5 : 7);
+		assert_in_range(r.pauses, r.stood_still ? 1 : 2,
+		    i ? 5 : 7); /* of 10, 20, 40 ms and so on */
 		s->backend->close(s);
 	}
 	cannot_wait = false;
@@ -395,7 +391,7 @@ names_are_looked_for_in_time(void **state)
 	begun = instant_now();
 	assert_int_equal(
 	    read_lockers(&j, &st, begun + 100 * NS_PER_MS, found, &n, &f), RC_OK);
-	assert_true(instant_now() - begun < 4 * NS_PER_S); /* it would take six */
+	assert_true(instant_now() - begun < NS_PER_S);
 	slow = false;
 	listed = NULL;
 	assert_int_equal(n, 3);

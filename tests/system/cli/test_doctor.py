@@ -284,9 +284,7 @@ def test_masters_that_let_nobody_delete(doctor, make_masters):
 def test_sentinels_that_are_slow(doctor, make_forms):
     forms = make_forms(down_after=10000)
     status, found = doctor("-u", forms.url, "-t", "5s")
-    # a busy machine may be late by half a second in one of 20 renewals
-    assert failed(found) <= {"round-trip"} and found["fail-over"][0] == "warn", found
-    assert (status == 0) == (not failed(found)), found
+    assert status == 0 and found["fail-over"][0] == "warn", found
     status, found = doctor("-u", forms.url, "-t", "60s")
     assert status == 0 and found["fail-over"][0] == "ok", found
 

@@ -59,11 +59,11 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
     script = "acquire=busy," + seen if seen else "acquire=busy"
     done = scripted(dlock, script, "-n", "--", "true").wait()
     assert done.status == 75
-    assert re.fullmatch(re.escape(f"dlock: job (fake){held} for ") + r"[1-9](\.\d)?s; not waiting \(-n\), nothing was run\n", done.stderr), done
+    assert done.stderr == f"dlock: job (fake){held} for 1s; not waiting (-n), nothing was run\n"
     waiter = scripted(dlock, script, "-w", "50ms", "--", "true")
     done = waiter.wait()
     assert done.status == 75 and done.stderr.startswith(f"dlock: job (fake){still} for ")
-    assert re.search(r"; waited [\d.]+m?s \(-w\), nothing was run\n$", done.stderr), done
+    assert re.search(r"; waited \d+ms \(-w\), nothing was run\n$", done.stderr), done
     event = waiter.event("waiting")
     assert {name: event[name] for name in ("kind", "holders", "limit") if name in event} == members
 
@@ -75,19 +75,18 @@ def test_a_busy_lock_names_the_kind_of_its_holders(dlock, seen, held, still, mem
 ])
 def test_who_would_fit_is_told_that_others_wait(dlock, seen, words, waits):
     done = scripted(dlock, f"acquire=busy,{seen}", "-n", *words, "--", "true").wait()
-    told = re.search(r" for [1-9](\.\d)?s \(and another run waits already\); not waiting \(-n\)", done.stderr)
-    assert done.status == 75 and bool(told) == waits, done
+    assert done.status == 75 and (" for 1s (and another run waits already); not waiting (-n)" in done.stderr) == waits
 
 
 @pytest.mark.parametrize("seen, said", [
-    ("kind=shared,holders=3", f", next in line for job; held by 3 readers, first {ANOTHER} for "),
-    ("kind=limit,holders=4,limit=4", f", next in line for job; all 4 slots are taken, first {ANOTHER} for "),
-    ("holders=1", f", next in line for job; held by {ANOTHER} for "),
+    ("kind=shared,holders=3", f"waiting 3s, next in line for job; held by 3 readers, first {ANOTHER} for "),
+    ("kind=limit,holders=4,limit=4", f"waiting 3s, next in line for job; all 4 slots are taken, first {ANOTHER} for "),
+    ("holders=1", f"waiting 3s, next in line for job; held by {ANOTHER} for "),
 ], ids=["shared", "limit", "exclusive"])
 def test_waiting_names_the_kind_of_the_holders(dlock, seen, said):
     waiter = scripted(dlock, f"acquire=busy,{seen}", "--", "true")
     wait_for(lambda: "waiting" in waiter.stderr(), what="a line")
-    assert re.search(r"waiting [\d.]+s" + re.escape(said), waiter.stderr()), waiter.stderr()
+    assert said in waiter.stderr()
 
 
 @pytest.mark.parametrize("words", [("-k", "other"), ()], ids=["two keys", "one key"])
@@ -95,7 +94,7 @@ def test_waiting_for_a_server_that_says_nothing_yet(dlock, words):
     """There is no word yet of which key is waited for."""
     waiter = scripted(dlock, "acquire=hang", *words, "--", "true")
     wait_for(lambda: "\n" in waiter.stderr() or waiter.poll() is not None, what="a line")
-    assert re.search(r"waiting [\d.]+s for job; no answer yet from fake", waiter.stderr()), waiter.stderr()
+    assert "waiting 3s for job; no answer yet from fake" in waiter.stderr()
 
 
 @pytest.mark.parametrize("words, members", [

@@ -762,7 +762,7 @@ def test_wait_says_why_not(shown):
     shown.show(freeze())
     done = shown.run("wait", "-w", "300ms", "-E", "9", "deploy")
     assert done.status == 9
-    assert done.stderr.startswith('dlock: deploy (fake) is still frozen by bob@laptop "weekend" for 1h00m, until dlock thaw; waited ')
+    assert done.stderr.startswith('dlock: deploy (fake) is still frozen by bob@laptop "weekend" for 1h00m, until dlock thaw; waited 3')
     assert shown.run("wait", "-nq", "deploy").stderr == ""
     shown.show(waiter(), waiter(position=2))
     assert "is waited for by 2 others" in shown.run("wait", "-n", "deploy").stderr

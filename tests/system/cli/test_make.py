@@ -262,8 +262,8 @@ def test_waits():
 
 def test_passes():
     pass
-""", "--limit=3", status=1)
-    assert "1 failed, 1 passed" in said and "longer than 3 s" in said and "sleep 1000" in said
+""", "--limit=1", status=1)
+    assert "1 failed, 1 passed" in said and "longer than 1 s" in said and "sleep 1000" in said
 
 
 def test_tests_that_share_a_fixture_of_their_file_run_one_after_the_other(crew, tmp_path):

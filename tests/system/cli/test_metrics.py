@@ -109,9 +109,7 @@ def test_runs_that_end_together_are_all_counted(metrics):
     runs = [metrics.dlock.start("run", *metrics.files.words, "--metrics-file", metrics.path, "-k", f"job{i % 3}", "--limit", "40",
                                 "--", "sleep", "0.2") for i in range(30)]
     assert [run.wait().status for run in runs] == [0] * 30
-    # one that has had no processor for the second that it waits says that it is not counted
-    missed = [sum("not counted in" in run.stderr() for run in runs[i::3]) for i in range(3)]
-    assert sum(missed) <= 10 and [metrics.runs(f"job{i}") for i in range(3)] == [{"ok": 10 - n} for n in missed]
+    assert [metrics.runs(f"job{i}") for i in range(3)] == [{"ok": 10}] * 3
     assert [path.name for path in metrics.path.parent.glob("dlock.prom*")] == ["dlock.prom"]
 
 
@@ -263,7 +261,7 @@ def test_the_verdict_and_v_tell_both_times(metrics):
     assert run.wait().status == 0
     verdict = run.events("verdict")[0]
     assert verdict["held_s"] >= 0.3 and verdict["waited_s"] >= 0
-    assert re.search(r"dlock: job: waited [\dms.]+ for the lock, had it for ([3-9]\d\dms|[1-9][\d.]*s)", run.stderr())
+    assert re.search(r"dlock: job: waited [\dms.]+ for the lock, had it for 3\d\dms", run.stderr())
     held = metrics.dlock.hold(metrics.files, "job")
     run = metrics.dlock.start("run", *metrics.files.words, "-k", "job", "-w", "0.2", "--", "true", events=True)
     assert run.wait().status == 75

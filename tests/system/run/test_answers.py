@@ -503,7 +503,7 @@ def test_lock_that_is_wanted_back_stays_ours_until_the_command_is_gone(fake):
     words = [word for word, _ in notes(started.beats)]
     assert words.count("TERM") == 1
     term = [at for word, at in notes(started.beats) if word == "TERM"][0]
-    assert notes(started.beats)[-1][1] > term + 2  # it had its grace, and was killed then
+    assert notes(started.beats)[-1][1] > term + 3  # it had its grace, and was killed then
     assert calls(started).count("renew") == 2 and calls(started)[-1] == "release"
 
 

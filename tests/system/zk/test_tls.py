@@ -34,7 +34,7 @@ def is_refused(done, status, *words):
     assert [w for w in words if w not in lines[0]] == [], done
 
 
-WAITED = r"dlock: waiting [0-9.]+s for job; no answer yet from zks 127\.0\.0\.1:\d+\ndlock: got job( and own)? after [0-9.]+s\n"
+WAITED = r"dlock: waiting 3s for job; no answer yet from zks 127\.0\.0\.1:\d+\ndlock: got job( and own)? after [0-9.]+s\n"
 
 
 def has_run(done):
