@@ -247,15 +247,19 @@ static void
 release_all(
     struct multi *m, size_t from, struct part *last, struct outcome o, instant until)
 {
+	size_t left = 0;
+
+	for (size_t i = from; i < m->n; i++)
+		left += m->parts[i].asked;
 	for (size_t i = from; i < m->n + (last != NULL); i++) {
 		struct part *p = i < m->n ? &m->parts[i] : last;
-		instant most = share(until, m->n - i + (last != NULL)),
-			began = instant_now();
+		instant began = instant_now();
 
 		if (!p->asked || (last && p == last && i < m->n))
 			continue;
 		p->fault.text[0] = p->host.breaker[0] = '\0';
-		p->rc = p->store->backend->lock->release(p->store, o, most, &p->fault);
+		p->rc = p->store->backend->lock->release(
+		    p->store, o, share(until, left--), &p->fault);
 		pass_call(p, "release", began, p->rc, NULL, &p->fault);
 		p->asked = p->rc != RC_OK && p->rc != RC_LOST;
 		if (p->rc == RC_LOST)

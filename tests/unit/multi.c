@@ -722,6 +722,30 @@ all_are_asked_in_turn_with_shared_time(void **state)
 	assert_in_range(had[2], 1, 2000 * NS_PER_MS);
 }
 
+static enum rc
+b_is_stopped(
+    struct scripted *k, const char *call, instant until, struct grant *g, struct fault *f)
+{
+	if (strcmp(call, "acquire") == 0)
+		return is(k, "b") ? RC_STOP : RC_OK;
+	return note_time(k, call, until, g, f);
+}
+
+static void
+what_was_never_asked_for_has_no_share_of_a_withdrawal(void **state)
+{
+	(void)state;
+	world.hook = b_is_stopped;
+	mute = "";
+	assert_int_equal(OPEN("a", "b", "c", "d"), RC_OK);
+	assert_int_equal(acquire(NEVER), RC_STOP);
+	assert_int_equal(store->backend->lock->release(store, (struct outcome){0},
+			     instant_now() + PATIENCE, &fault),
+	    RC_OK);
+	says("acquire a, acquire b, release a, release b, ");
+	assert_true(had[0] > PATIENCE / 3 && had[1] > PATIENCE / 2);
+}
+
 static void
 one_with_an_alert_is_renewed_first(void **state)
 {
@@ -1240,6 +1264,7 @@ main(void)
 	    TEST(who_is_told_to_stop_while_renewing_stops),
 	    TEST(a_renewal_does_not_make_the_wait_longer),
 	    TEST(all_are_asked_in_turn_with_shared_time),
+	    TEST(what_was_never_asked_for_has_no_share_of_a_withdrawal),
 	    TEST(one_with_an_alert_is_renewed_first),
 	    TEST(an_answer_that_does_not_come_costs_the_others_nothing),
 	    TEST(what_is_worst_counts),
