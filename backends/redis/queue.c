@@ -106,7 +106,8 @@ queue_hear(struct queue *q, const struct names *names, instant until)
 
 	if (q->deaf || queue_is_subscribed(q) || now < q->listen_due)
 		return false;
-	q->listen_due = now + UNSUBSCRIBED_BEAT;
+	/* an early renewal comes that much after this one was sent, not after its answer */
+	q->listen_due = now + UNSUBSCRIBED_BEAT / 2;
 	rc = queue_subscribe(q, names, now + (until - now) / HEAR_SHARE, &ignored);
 	q->deaf = rc == RC_DENIED || rc == RC_PROTOCOL;
 	return rc == RC_OK;

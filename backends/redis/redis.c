@@ -29,6 +29,7 @@
  */
 #include "redis.h"
 
+#include "backends/common/alert.h"
 #include "backends/common/job.h"
 #include "backends/common/refuse.h"
 #include "backends/common/url.h"
@@ -40,14 +41,14 @@
 #define SWITCH (2500 * NS_PER_MS)
 /* that the keeper ends a command before its lease, beside the grace */
 #define SPARE (500 * NS_PER_MS)
-/* in less, a server may have had no time to answer */
-#define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
 /* a run that is shorter pays for no renewal, and for no connection to listen on */
 #define FIRST_RENEWAL NS_PER_S
 /* as the time until the next renewal */
 #define AT_ONCE 1
+/* after a connection has been lost, until others have theirs again */
+#define SETTLED (10 * NS_PER_S)
 
 /* ---- what a holder hears between two renewals ---- */
 
@@ -293,24 +294,6 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	}
 }
 
-/* The last one before `until` may have no time for an answer: why it failed was said before. */
-static enum rc
-redis_ask_first(
-    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
-{
-	instant ends = retry_attempt(&r->store.patience, until);
-	bool brief = r->store.patience.tries > 0 && ends - instant_now() < BRIEF;
-	struct fault before;
-	enum rc rc;
-
-	if (brief)
-		before = *f;
-	rc = redis_ask_lock(r, until ? QUEUE_ALIVE : 0, ends, g, a, f);
-	if (brief && rc == RC_AGAIN && instant_now() >= ends)
-		*f = before;
-	return rc;
-}
-
 /* The server's clock names the period of a job, and with that one of its keys. */
 static enum rc
 redis_name_period(struct redis *r, instant until, struct fault *f)
@@ -349,7 +332,10 @@ redis_attempt(
 
 	if (!r->queued) {
 		rc = redis_name_period(r, retry_attempt(&r->store.patience, until), f);
-		return rc == RC_OK ? redis_ask_first(r, until, g, a, f) : rc;
+		return rc != RC_OK
+		    ? rc
+		    : redis_ask_lock(r, until ? QUEUE_ALIVE : 0,
+			  retry_attempt(&r->store.patience, until), g, a, f);
 	}
 	if (!retry_is_outage(&r->store.patience))
 		rc = queue_wait(&r->queue, &r->names, r->claim->owner, a, until, f);
@@ -424,6 +410,25 @@ redis_renewed(struct redis *r, struct answer *a, struct grant *g, struct fault *
 }
 
 /*
+ * Begins to listen, unless we do.  When the next renewal is due: 0 as usual, else so early that what
+ * was not heard is known, or that this can be tried again.
+ */
+static int64_t
+redis_hear(struct redis *r, bool anew, instant until)
+{
+	int64_t last = r->unheard, ttl = r->claim->ttl;
+
+	r->unheard = 0;
+	if (anew)
+		return instant_first(SETTLED, ttl / 3);
+	if (queue_hear(&r->queue, &r->names, until))
+		return AT_ONCE;
+	if (!queue_is_subscribed(&r->queue) && !r->queue.deaf)
+		r->unheard = alert_unheard(ttl, last);
+	return r->unheard;
+}
+
+/*
  * Renewals come first, those of others, too: what only listens is to cost no hold.  So whoever has
  * lost a connection gives the other one back, and listens again when renewals are regular.
  */
@@ -449,9 +454,8 @@ redis_renew(struct store *s, instant until, struct grant *g, struct fault *f)
 		rc = redis_renewed(r, &a, g, f);
 	else if (rc != RC_STOP && rc != RC_LOST)
 		rc = RC_AGAIN;
-	if (rc == RC_OK && !anew && redis_can_hear(r) &&
-	    queue_hear(&r->queue, &r->names, until))
-		g->soon = AT_ONCE;
+	if (rc == RC_OK && redis_can_hear(r))
+		g->soon = redis_hear(r, anew, until);
 	redis_watch(r);
 	return rc;
 }

@@ -52,7 +52,7 @@ lease_own_values(struct sql *db, int which, instant until, struct sql_value *val
 		l->left_over = l->left_over || l->asked;
 		l->has_own = l->is_direct = l->has_slept = l->is_listening =
 		    l->hears_breaks = false;
-		l->lacking = 0;
+		l->lacking = l->unheard = 0;
 		*l->ahead = '\0';
 	}
 	l->asked = true;
@@ -483,6 +483,14 @@ was_notified(struct sql *db)
 	return db->driver->lease->is_notified && db->driver->lease->is_notified(db);
 }
 
+/* Is the server still to be asked for notifications on this connection? */
+static bool
+wants_to_hear(const struct lease *l)
+{
+	return l->db->driver->lease->listen && !l->hears_breaks && !l->is_deaf &&
+	    l->is_direct && l->serial == l->db->serial;
+}
+
 /*
  * Asks to be notified of a break, once for each connection, after a renewal that has left time
  * for it: RC_OK, it is.  Where that is refused, renewals hear of it.  Where it comes too late, the
@@ -498,8 +506,7 @@ listen_for_break(struct lease *l, instant sent, instant until)
 	struct fault unheard;
 	enum rc rc;
 
-	if (!d->listen || l->hears_breaks || l->is_deaf || !l->is_direct ||
-	    l->serial != l->db->serial || until - now < 2 * (now - sent))
+	if (!wants_to_hear(l) || until - now < 2 * (now - sent))
 		return RC_AGAIN;
 	l->hears_breaks = true;
 	snprintf(text, sizeof text, "%s%" PRIu64, d->listen, l->token);
@@ -528,8 +535,11 @@ lease_renew(struct sql *db, instant until, struct grant *g, struct fault *f)
 	if (rc != RC_OK && rc != RC_REVOKED)
 		return rc;
 	listening = rc == RC_OK ? listen_for_break(l, g->sent, until) : RC_AGAIN;
+	l->unheard = rc == RC_OK && wants_to_hear(l)
+	    ? alert_unheard(l->claim->ttl, l->unheard)
+	    : 0;
 	early = listening == RC_OK || was_notified(db) || !sql_is_connected(db);
-	g->soon = early ? space : 0;
+	g->soon = early ? space : l->unheard;
 	if (l->is_direct && !l->has_own && kind_is_exclusive(l->claim->kind))
 		g->soon = lease_own_space(l, space);
 	sql_watch(db);

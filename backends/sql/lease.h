@@ -200,13 +200,14 @@ struct lease {
 	bool left_over;   /* a session that had ours may live on, at the server alone */
 	bool is_deaf;     /* asking to be notified has cost a connection */
 	/* what there is of us on one connection: */
-	unsigned serial;        /* its */
-	bool is_direct;         /* nobody is between us and the server */
-	bool has_own;           /* it has our own wake-up lock */
-	int64_t lacking;        /* ns: the last space without that; 0: there was none */
-	bool has_slept;         /* in the server */
-	bool is_listening;      /* a notification will come to it */
-	bool hears_breaks;      /* it has asked to be notified of one */
+	unsigned serial;   /* its */
+	bool is_direct;    /* nobody is between us and the server */
+	bool has_own;      /* it has our own wake-up lock */
+	int64_t lacking;   /* ns: the last space without that; 0: there was none */
+	bool has_slept;    /* in the server */
+	bool is_listening; /* a notification will come to it */
+	bool hears_breaks; /* it has asked to be notified of one */
+	int64_t unheard; /* ns: as alert_unheard() was the last time; 0: it had time to */
 	char ahead[WAKE_BYTES]; /* the wake-up lock to sleep on; "": there is none */
 	/* `ahead` is one of several holders, any of whom will do: sleep a little only */
 	bool is_one_of_many;

@@ -289,8 +289,16 @@ a_break_told_of_with_an_answer_is_not_overheard(void **state)
 	lease.is_direct = lease.has_own = true;
 	world.sent -= 5 *
 	    NS_PER_S; /* the answer took the time that listening would need */
-	renew_lease_soon(0);
+	renew_lease_soon(NS_PER_S);
+	renew_lease_soon(2 * NS_PER_S); /* and tries it again, less and less often */
+	renew_lease_soon(4 * NS_PER_S);
+	renew_lease_soon(8 * NS_PER_S);
+	renew_lease_soon(10 * NS_PER_S);
 	assert_int_equal(world.listened, 2);
+	world.sent = instant_now();
+	renew_lease_soon(NS_PER_S);
+	renew_lease_soon(0);
+	assert_int_equal(world.listened, 3);
 }
 
 static void
