@@ -255,13 +255,13 @@ wait_for_server(struct connecting *c, int status, const struct login_watch *watc
 	const short events = libmariadb_events(status);
 
 	if (!c->asks || watch->begun > 0 || !(status & MYSQL_WAIT_READ))
-		return sql_login_wait(&c->task, fd, events, c->give_up);
+		return sql_login_wait(&c->task, fd, events, -1, c->give_up);
 	c->asks = false;
-	if (sql_login_wait(&c->task, fd, events,
+	if (sql_login_wait(&c->task, fd, events, -1,
 		instant_first(c->give_up, instant_now() + GREETING)))
 		return true;
-	c->stranger = stranger_ask(&c->task, fd, "MySQL");
-	return !c->stranger && sql_login_wait(&c->task, fd, events, c->give_up);
+	c->stranger = stranger_ask(&c->task, fd, "MySQL", c->give_up);
+	return !c->stranger && sql_login_wait(&c->task, fd, events, -1, c->give_up);
 }
 
 static enum connected

@@ -108,13 +108,14 @@ begin_login(const struct login *l, const struct hosts *h)
 
 /*
  * A host that we wait for has said nothing yet.  Whoever is overloaded is not asked again:
- * only the first login of a store asks.  True: it is none of PostgreSQL.
+ * only the first login of a store asks, and not beyond the share of the host.  True: it is none of PostgreSQL.
  */
 static bool
-is_strange(struct login *l, const PGconn *conn)
+is_strange(struct login *l, const PGconn *conn, instant end)
 {
 	if (!l->elsewhere && l->bounds.read == 0 && l->asked != l->pq->host(conn))
-		l->stranger = stranger_ask(&l->task, l->pq->socket(conn), "PostgreSQL");
+		l->stranger = stranger_ask(
+		    &l->task, l->pq->socket(conn), "PostgreSQL", end);
 	l->asked = l->pq->host(conn);
 	return l->stranger;
 }
@@ -141,9 +142,9 @@ carry_on(struct login *l, PGconn *conn)
 		}
 		if (events == POLLIN && doubt == NEVER)
 			doubt = instant_now() + SILENCE;
-		if (!sql_login_wait(&l->task, l->pq->socket(conn), events,
+		if (!sql_login_wait(&l->task, l->pq->socket(conn), events, -1,
 			doubt ? instant_first(end, doubt) : end)) {
-			if (instant_now() >= end || !doubt || is_strange(l, conn))
+			if (instant_now() >= end || !doubt || is_strange(l, conn, end))
 				return;
 			doubt = 0; /* it has been asked */
 			continue;
@@ -160,7 +161,8 @@ static PGresult *
 wait_for_answer(struct login *l, instant until)
 {
 	while (l->pq->isBusy(l->conn)) {
-		if (!sql_login_wait(&l->task, l->pq->socket(l->conn), POLLIN, until) ||
+		if (!sql_login_wait(
+			&l->task, l->pq->socket(l->conn), POLLIN, -1, until) ||
 		    !l->pq->consumeInput(l->conn))
 			return NULL;
 	}

@@ -344,9 +344,9 @@ enum rc sql_wait(struct sql *, int fd, short events, instant until, struct fault
 
 /*
  * The same in the thread of a login, where there is no host.  False: it is `end`, or nobody
- * waits for the login any more.
+ * waits for the login any more, or `beside` can be read (-1: there is none).
  */
-bool sql_login_wait(const struct task *, int fd, short events, instant end);
+bool sql_login_wait(const struct task *, int fd, short events, int beside, instant end);
 
 /* RC_AGAIN: it has broken, or makes no sense any more, and is closed; it never stops talking. */
 enum rc sql_broken(struct sql *, struct fault *);

@@ -77,16 +77,17 @@ sql_login_most(const struct sql *db)
 enum { LOOK_MS = 100 }; /* so often a login looks whether anybody still waits */
 
 bool
-sql_login_wait(const struct task *t, int fd, short events, instant end)
+sql_login_wait(const struct task *t, int fd, short events, int beside, instant end)
 {
-	struct pollfd p = {.fd = fd, .events = events};
+	struct pollfd p[] = {
+	    {.fd = fd, .events = events}, {.fd = beside, .events = POLLIN}};
 	instant now;
 
 	while (!atomic_load(&t->dropped) && (now = instant_now()) < end) {
 		int64_t left = ns_to_ms(end - now);
 
-		if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
-			return true;
+		if (poll(p, 2, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
+			return p[0].revents != 0;
 	}
 	return false;
 }

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE (250 * NS_PER_MS) /* for the answer to one line */
-#define ASKED_MOST 3               /* times by this process: see stranger_ask() */
+#define PATIENCE NS_PER_S /* for the answer to one line */
+#define ASKED_MOST 3      /* times by this process: see stranger_ask() */
 
 /* How each begins what it says to a line that is not for it. */
 static const struct {
@@ -42,7 +42,7 @@ connect_again(const struct task *t, int fd, instant until)
 		return -1;
 	other = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (other >= 0 && connect(other, (struct sockaddr *)&to, size) != 0 &&
-	    (errno != EINPROGRESS || !sql_login_wait(t, other, POLLOUT, until))) {
+	    (errno != EINPROGRESS || !sql_login_wait(t, other, POLLOUT, fd, until))) {
 		close(other);
 		other = -1;
 	}
@@ -51,17 +51,18 @@ connect_again(const struct task *t, int fd, instant until)
 
 /* What it is by its answer to this; NULL: nothing that is known. */
 static const char *
-ask(const struct task *t, int fd, const char *line, size_t n)
+ask(const struct task *t, int fd, const char *line, size_t n, instant end)
 {
-	instant until = instant_now() + PATIENCE;
-	int other = connect_again(t, fd, until);
+	instant until = instant_first(end, instant_now() + PATIENCE);
+	bool speaks = poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) > 0;
+	int other = speaks ? -1 : connect_again(t, fd, until);
 	const char *name = NULL;
 	char said[64] = "";
 
 	if (other < 0)
 		return NULL;
 	if (send(other, line, n, MSG_NOSIGNAL) > 0 &&
-	    sql_login_wait(t, other, POLLIN, until))
+	    sql_login_wait(t, other, POLLIN, fd, until))
 		(void)!recv(other, said, sizeof said - 1, 0);
 	if (strcmp(said, "S") == 0 || strcmp(said, "N") == 0)
 		name = "PostgreSQL";
@@ -73,7 +74,7 @@ ask(const struct task *t, int fd, const char *line, size_t n)
 }
 
 const char *
-stranger_ask(const struct task *t, int fd, const char *ours)
+stranger_ask(const struct task *t, int fd, const char *ours, instant end)
 {
 	/* the first is a question to ZooKeeper, and to Redis and memcached a line without sense */
 	static const char srvr[] = "srvr\r\n", get[] = "GET / HTTP/1.0\r\n\r\n",
@@ -83,8 +84,8 @@ stranger_ask(const struct task *t, int fd, const char *ours)
 
 	if (atomic_fetch_add(&asked, 1) >= ASKED_MOST)
 		return NULL;
-	name = ask(t, fd, srvr, sizeof srvr - 1);
-	name = name ? name : ask(t, fd, get, sizeof get - 1);
-	name = name ? name : ask(t, fd, encrypt, sizeof encrypt - 1);
+	name = ask(t, fd, srvr, sizeof srvr - 1, end);
+	name = name ? name : ask(t, fd, get, sizeof get - 1, end);
+	name = name ? name : ask(t, fd, encrypt, sizeof encrypt - 1, end);
 	return name && strcmp(name, ours) != 0 ? name : NULL;
 }

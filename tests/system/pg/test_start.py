@@ -111,16 +111,38 @@ def test_nobody_who_is_silent_is_waited_for(dlock, own_pg):
 def test_a_server_that_waits_for_more_is_known_soon(dlock, name):
     """However long one would wait for a PostgreSQL."""
     with stranger(name) as port:
-        for _ in range(3):  # it has a quarter of a second to answer
-            done = run(dlock, pg_url(port), "-w", "10s", timeout=30)
-            if done.status != 69:
-                break
-    assert_refused(done, 76, str(port), "is no PostgreSQL", f"{name} answers there")
+        assert_refused(run(dlock, pg_url(port), "-w", "inf", timeout=20), 76, str(port), "is no PostgreSQL", f"{name} answers there")
 
 
 def test_a_postgresql_that_wakes_while_it_is_asked_is_no_stranger(dlock):
     with stranger("PostgreSQL", wakes=True) as port:
         assert_refused(run(dlock, pg_url(port), "-O", "connect-timeout=2s"), 69, str(port))
+
+
+def test_a_login_goes_on_as_soon_as_its_server_speaks(dlock, pg_server):
+    """It has too much to do: then it is not asked again what it is, and nobody waits for what it says to that."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        def pump(source, sink):
+            with contextlib.suppress(OSError):
+                while data := source.recv(1 << 16):
+                    sink.sendall(data)
+
+        def serve():
+            with contextlib.suppress(OSError):
+                login = stack.enter_context(listener.accept()[0])
+                while True:
+                    other = stack.enter_context(listener.accept()[0])
+                    heard.append(other.recv(100))
+                    if len(heard) == 1:
+                        server = stack.enter_context(socket.create_connection(("127.0.0.1", pg_server.port)))
+                        for ends in ((login, server), (server, login)):
+                            threading.Thread(target=pump, args=ends, daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        done = run(dlock, pg_url(listener.getsockname()[1], extra="?sslmode=disable"), "-n", key="spoken")
+        listener.shutdown(socket.SHUT_RDWR)
+    assert done.status == 0 and heard == [b"srvr\r\n"], (done, heard)
 
 
 def test_a_server_that_says_nothing_is_not_asked_again_and_again_what_it_is(dlock):
