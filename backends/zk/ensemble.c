@@ -366,5 +366,5 @@ hosts_probe(const struct hosts *h, struct host *host, struct tls *tls, bool *spe
 		if (rc == RC_AGAIN) /* a Redis is silent */
 			rc = probe(&asked, word, strlen(word), speaks_tls);
 	}
-	return rc == RC_AGAIN ? RC_OK : rc;
+	return rc;
 }

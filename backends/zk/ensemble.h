@@ -79,7 +79,7 @@ bool hosts_name(
 /*
  * Asks one after the other, until one is a ZooKeeper; half a second each at most.  RC_PROTOCOL,
  * without words: the last one says what no ZooKeeper does.  *speaks_tls: one of them does, and was not to.
- * RC_STOP.
+ * RC_AGAIN: the last one says nothing.  RC_STOP.
  */
 enum rc hosts_probe(const struct hosts *, struct host *, struct tls *, bool *speaks_tls);
 

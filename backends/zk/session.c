@@ -18,8 +18,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* at the start, after which we ask whether it is a ZooKeeper at all */
+/* at the start, after which we ask whether it is a ZooKeeper at all; then after 4 and 16 times that */
 #define SILENCE (500 * NS_PER_MS)
+enum { PROBES = 3 }; /* so often, if nobody says anything */
 /* for a thread of the library to begin */
 #define THREAD_PATIENCE (5 * NS_PER_S)
 #define TIMEOUT_MOST (INT_MAX / 4) /* ms; the library multiplies it */
@@ -32,11 +33,11 @@ struct session {
 	struct tunnel *tunnel; /* NULL: no TLS */
 	zhandle_t *zh;
 	struct library *library;
-	int wake_fd; /* set for whoever waits for the session */
-	int alarm;   /* host->alert: set for the keeper between calls */
-	bool probed;
-	bool refused;  /* no server took the connection, each time that one was tried */
-	int64_t limit; /* so long an answer is awaited; NEVER: as the caller says */
+	int wake_fd;     /* set for whoever waits for the session */
+	int alarm;       /* host->alert: set for the keeper between calls */
+	unsigned probes; /* how often its servers were asked what they are */
+	bool refused;    /* no server took the connection, each time that one was tried */
+	int64_t limit;   /* so long an answer is awaited; NEVER: as the caller says */
 	pthread_mutex_t mutex; /* for what follows, which the library's threads change */
 	struct session_view heard;
 };
@@ -218,13 +219,16 @@ session_doubt(struct session *s, struct fault *f)
 	bool speaks_tls;
 	enum rc rc;
 
-	if (s->probed || session_look(s).proven || is_refused_by_tls(s) ||
-	    library_look(s->library).error == ECONNREFUSED)
+	if (s->probes == PROBES || session_look(s).proven)
 		return RC_OK;
-	s->probed = true;
+	s->probes++;
+	if (is_refused_by_tls(s) || library_look(s->library).error == ECONNREFUSED)
+		return RC_OK;
 	rc = hosts_probe(&s->hosts, s->host, s->ensemble->tls, &speaks_tls);
+	if (rc != RC_AGAIN)
+		s->probes = PROBES;
 	if (rc != RC_PROTOCOL)
-		return rc;
+		return rc == RC_AGAIN ? RC_OK : rc;
 	return fault_set(f, rc,
 	    speaks_tls ? "%s answers in TLS: is that its TLS port (zks://)?"
 		       : "%s does not answer as ZooKeeper does: is this a ZooKeeper?",
@@ -334,7 +338,8 @@ static enum rc
 sleep_in_doubt(struct session *s, instant until, struct fault *f)
 {
 	struct session_view v = session_look(s);
-	instant suspicious = s->probed || v.proven ? NEVER : v.credit.began + SILENCE;
+	bool asks = s->probes < PROBES && !v.proven;
+	instant suspicious = asks ? v.credit.began + (SILENCE << 2 * s->probes) : NEVER;
 	enum rc rc = session_sleep(s, instant_first(until, suspicious), f);
 
 	return rc == RC_AGAIN && suspicious <= until ? session_doubt(s, f) : rc;
