@@ -32,9 +32,6 @@
 /* pause between two looks at the lease of a hold that was printed too late, as it seems */
 #define PRINTED_AGAIN (100 * NS_PER_MS)
 
-/* for runs that have joined a hold, to see that its keeper is dead and to kill what is theirs */
-#define JOINED_PATIENCE NS_PER_S
-
 enum { SLOT_LINK = LOOP_OWN, SLOT_PARENT, SLOT_ANCHOR, SLOTS = SLOT_ANCHOR + KEYS_MAX };
 
 /* Not on the stack, and what each run uses in one page: see the keeper's, in keeper.c. */
@@ -144,22 +141,6 @@ kill_everything(struct front *f)
 }
 
 /*
- * Runs that have joined a hold need not be below its process.  They see that the keeper is dead, and
- * kill their own trees.  Where the lock is descriptors that we have, it is ours to keep until then.
- */
-static void
-await_joined(struct front *f)
-{
-	instant until = instant_now() + JOINED_PATIENCE;
-
-	if (!f->run->ward->is_hold || f->keeper.anchors.n == 0 ||
-	    !atomic_load(&f->page->joined))
-		return;
-	while (instant_now() < until)
-		pause_until(f, until);
-}
-
-/*
  * Did it end while it waited?  So did a hold that was given back before it was delivered, unless a
  * signal has ended that.
  */
@@ -223,7 +204,6 @@ kill_and_finish(struct front *f, struct ending otherwise, const char *why)
 	lost.returned = atomic_load(&f->page->end.returned);
 	loss_tell(f->run, &lost, why);
 	lost.stuck = !kill_everything(f);
-	await_joined(f);
 	/* not earlier: it may begin until it is dead */
 	begun = atomic_load(&f->page->exec) == EXEC_CALLED && delivery_known(f->run);
 	front_finish(
@@ -410,6 +390,8 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 	case MSG_GRANTED:
 		f->keeper.granted = true;
 		f->keeper.anchors = *a;
+		if (f->run->ward->is_hold && a->n > 0)
+			f->keeper.joined = a->fds[--f->keeper.anchors.n];
 		waiting_end(&f->waiting, m->token);
 		atomic_store(&f->page->front.on_screen, false);
 		log_grant(f);
@@ -627,8 +609,9 @@ part_with_keeper(struct front *f)
 {
 	if (f->keeper.link >= 0)
 		close(f->keeper.link);
-	for (size_t i = 0; i < f->keeper.anchors.n; i++)
-		close(f->keeper.anchors.fds[i]);
+	anchors_close(&f->keeper.anchors);
+	if (f->keeper.joined >= 0)
+		close(f->keeper.joined);
 	loop_close(&f->loop);
 	free(f->elders.spared.at);
 	memset(f, 0, sizeof *f);
@@ -651,6 +634,7 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->parent = getppid();
 	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
+	f->keeper.joined = -1;
 	/* the anchors that come before that are ours already: start.c has seen to room for them */
 	f->keeper.listen_from = awaited ? NEVER : instant_now() + LISTEN_LATER;
 	f->elders.look_at = f->threat.warn_at = NEVER;
@@ -756,4 +740,23 @@ front_run(const struct run *r, pid_t keeper)
 	if (v.again || (v.signal && signal_suspends(v.signal)))
 		part_with_keeper(&front);
 	return v;
+}
+
+void
+front_await_joined(void)
+{
+	struct front *f = &front;
+	struct pollfd set[LOOP_OWN + 1];
+	struct signalfd_siginfo info;
+
+	if (f->end.ending.kind != END_LOST || f->keeper.joined < 0)
+		return;
+	loop_hear_children(&f->loop);
+	do {
+		set[LOOP_OWN] = (struct pollfd){.fd = f->keeper.joined};
+		loop_wait(&f->loop, set, LOOP_OWN + 1, NEVER);
+		while (loop_signal(&f->loop, &info))
+			continue;
+		front_signals_reap(f);
+	} while (!set[LOOP_OWN].revents);
 }

@@ -47,6 +47,7 @@ struct front_keeper {
 	bool granted; /* the keeper has said so: it goes on to say so in the page */
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
+	int joined; /* of a hold with anchors: ends with the last that has joined; or -1 */
 };
 
 struct front {

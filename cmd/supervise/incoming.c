@@ -146,8 +146,6 @@ serve_inner_runs(struct keeper *k, const struct pollfd *set)
 	int64_t keep = 0;
 	int grown;
 
-	/* who reads our answer holds along, whether we come to the next line or not */
-	atomic_store(&k->page->joined, true);
 	grown = join_outer_serve(&k->socket, set, &offer, &keep);
 	if (keep > 0)
 		react_to(k, &(struct event){.kind = EV_KEEP, .lease = keep});
@@ -155,7 +153,6 @@ serve_inner_runs(struct keeper *k, const struct pollfd *set)
 		react(k, EV_JOINED, 0);
 	for (; grown < 0; grown++)
 		react(k, EV_PARTED, 0);
-	atomic_store(&k->page->joined, k->keep.tree.joined > 0);
 	if (k->socket.asked)
 		hear_release(k);
 }

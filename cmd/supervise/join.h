@@ -10,7 +10,10 @@
  *
  *	join_find.h     `dlock release -k KEY` asks all keepers which locks they have
  *
- * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.
+ * One datagram each way: a struct as it is.  JOIN_VERSION changes with any of them.  With the
+ * answer that lets a run join a hold may come a descriptor, which it keeps open for as long as it
+ * may have to stop what it runs (join_outer_watch()).  An earlier dlock does not take it, and is not
+ * waited for.
  */
 #ifndef DLOCK_JOIN_H
 #define DLOCK_JOIN_H

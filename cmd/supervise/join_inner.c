@@ -69,6 +69,7 @@ leave(struct join_inner *k)
 	shutdown(k->keeper, SHUT_RDWR); /* of the front's copy as well */
 	close(k->keeper);
 	k->keeper = -1;
+	anchors_close(&k->watched);
 }
 
 /*
@@ -114,15 +115,33 @@ write_ask(struct join_ask *a, const struct join_inner *k, enum join_verb verb)
 	return key - (char *)a;
 }
 
+/* Keeps what has come with the answer that lets us join; later ones bring nothing. */
+static enum rc
+take_watched(struct join_inner *k, struct anchors *came, struct fault *f)
+{
+	if (came->cut) {
+		anchors_close(came);
+		return fault_set(
+		    f, RC_SYSTEM, "no file descriptor is left to join the outer run");
+	}
+	if (came->n > 0) {
+		anchors_close(&k->watched);
+		k->watched = *came;
+	}
+	return RC_OK;
+}
+
 /*
  * Asks the connected keeper for the run's keys.  RC_OK: it has some, says *answer.
  * RC_LOST: it has none.  RC_AGAIN: it does not answer, or has no room, says *answer;
- * RC_STOP.
+ * RC_STOP; RC_SYSTEM: we have no room for what has come with it.
  */
 static enum rc
-ask_for_keys(const struct join_inner *k, enum join_verb verb, instant until,
+ask_for_keys(struct join_inner *k, enum join_verb verb, instant until,
     struct join_answer *answer, struct fault *f)
 {
+	struct iovec part = {answer, sizeof *answer};
+	struct anchors came;
 	struct join_ask a;
 	size_t size = write_ask(&a, k, verb);
 
@@ -135,10 +154,11 @@ ask_for_keys(const struct join_inner *k, enum join_verb verb, instant until,
 		    ? fault_set(f, RC_AGAIN, "the outer run does not answer")
 		    : fault_set(f, RC_LOST, "the outer run has ended");
 	for (;;) {
-		ssize_t n = recv(k->keeper, answer, sizeof *answer, MSG_DONTWAIT);
+		ssize_t n = anchors_receive(k->keeper, &part, 1, &came);
 
 		if (n == sizeof *answer && answer->version == JOIN_VERSION && answer->has)
-			return RC_OK;
+			return take_watched(k, &came, f);
+		anchors_close(&came);
 		if (n == JOIN_CALL)
 			continue; /* we are asking already */
 		if (n == sizeof *answer && answer->full)

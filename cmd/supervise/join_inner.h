@@ -22,6 +22,7 @@
 #ifndef DLOCK_JOIN_INNER_H
 #define DLOCK_JOIN_INNER_H
 
+#include "anchors.h"
 #include "join.h"
 #include "join_site.h"
 
@@ -32,7 +33,8 @@ struct join_inner {
 	const struct join_site *where;
 	instant keep_until; /* the keeper is asked to keep the lock so long */
 	/* set by join_inner_open(), if it joins: */
-	int keeper; /* the connection, which is the hold; -1: none */
+	int keeper;             /* the connection, which is the hold; -1: none */
+	struct anchors watched; /* what came with it: see join.h */
 	struct join_part parts[KEYS_MAX]; /* of the run's keys */
 	struct identity identity; /* which locks the run's keys are there; else "" */
 };

@@ -174,6 +174,24 @@ tell_names(const struct peer *p, const struct offer *o)
 	send_to_peer(p, &answer, key - (char *)&answer);
 }
 
+/*
+ * A run that joins gets a copy of what the front watches.  Where that cannot be sent, it is told
+ * that there is no room, and asks again.
+ */
+static void
+send_answer(
+    const struct join_outer *d, const struct peer *p, struct join_answer *a, bool joins)
+{
+	const struct iovec part = {a, sizeof *a};
+	const struct anchors copy = {.fds = {d->watched}, .n = joins && d->watched};
+
+	if (anchors_send(p->fd, &part, 1, &copy) >= 0 || copy.n == 0)
+		return;
+	a->full = true;
+	a->has = 0;
+	send_to_peer(p, a, sizeof *a);
+}
+
 /* By how many the joined holds have grown. */
 static int
 serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int64_t *keep)
@@ -208,7 +226,7 @@ serve_peer(struct join_outer *d, struct peer *p, const struct offer *offer, int6
 			answer.has = 0;
 		if (answer.has && ask.keep > *keep)
 			*keep = ask.keep < KEEP_MOST ? ask.keep : KEEP_MOST;
-		send_to_peer(p, &answer, sizeof answer);
+		send_answer(d, p, &answer, !held && answer.has && ask.verb == JOIN_HOLD);
 		told = true;
 	}
 	/* it is told of a loss, and holds along until it has stopped what it runs, and ends */
@@ -237,6 +255,26 @@ join_outer_serve(struct join_outer *d, const struct pollfd *set,
 	if (d->spares)
 		keep_spare(d);
 	return grown;
+}
+
+bool
+join_outer_watch(struct join_outer *d, struct anchors *a)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return false;
+	a->fds[a->n++] = ends[0];
+	d->watched = ends[1];
+	return true;
+}
+
+void
+join_outer_unwatch(struct join_outer *d)
+{
+	if (d->watched)
+		close(d->watched);
+	d->watched = 0;
 }
 
 void

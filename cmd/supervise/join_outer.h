@@ -10,6 +10,7 @@
 #include "join.h"
 #include "join_address.h"
 #include "aim.h"
+#include "anchors.h"
 
 #include <poll.h>
 
@@ -32,6 +33,7 @@ struct join_outer {
 	bool out_of_fds; /* the next peer waits until one has gone */
 	bool spares;     /* a descriptor: for a hold, so that a release is heard */
 	int spare;       /* that one; -1: it is not there, or in use */
+	int watched; /* a copy for each that joins: see join_outer_watch(); 0: there is none */
 	char address[JOIN_ADDRESS_BYTES]; /* for DLOCK_KEEPER */
 	size_t
 	    polled; /* of the peers, by join_outer_poll(); some may have gone since, or come */
@@ -74,6 +76,14 @@ struct offer {
  */
 int join_outer_serve(
     struct join_outer *, const struct pollfd *set, const struct offer *, int64_t *keep);
+
+/*
+ * Adds a descriptor to those for the front of a hold, before anybody can have joined.  It hangs up
+ * when we have ended, or called join_outer_unwatch(), and no run that has joined is left which may
+ * still have to stop what it runs.  False, with errno: there is none.
+ */
+bool join_outer_watch(struct join_outer *, struct anchors *);
+void join_outer_unwatch(struct join_outer *);
 
 /*
  * Lets nobody come any more: a process that connects from here on finds nobody, and does not wait

@@ -457,6 +457,7 @@ keeper_run(const struct run *r)
 		incoming_wait(&keeper, -1, 0, last);
 	if (!keeper.keep.ending.stuck)
 		lock_close(&keeper.lock);
+	join_outer_unwatch(&keeper.socket);
 	log_for_front(&keeper);
 	if (r->ward->is_hold && awaits_question(&keeper))
 		await_question(&keeper);

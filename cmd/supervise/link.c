@@ -18,12 +18,6 @@ link_open(int ends[2])
 	    AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 }
 
-/* Room for them beside a message. */
-union control {
-	struct cmsghdr first;
-	char room[CMSG_SPACE(sizeof((struct anchors *)0)->fds)];
-};
-
 /* The string with which a message ends. */
 static char *
 words_of(struct msg *m)
@@ -84,9 +78,6 @@ link_send(int end, const struct msg *m, const struct anchors *a, const struct to
 	const char *words = words_of((struct msg *)m);
 	struct iovec all[2] = {
 	    {(void *)m, (size_t)(words - (const char *)m) + strlen(words) + 1}};
-	struct msghdr h = {.msg_iov = all, .msg_iovlen = 1};
-	union control control;
-	ssize_t sent;
 
 	if (quarters_for(m->kind) < 4 && link_fill(end) >= quarters_for(m->kind)) {
 		errno = EAGAIN;
@@ -95,42 +86,20 @@ link_send(int end, const struct msg *m, const struct anchors *a, const struct to
 	if (told) { /* it stands behind a whole message */
 		all[0].iov_len = sizeof *m;
 		all[1] = (struct iovec){told->text, told->n};
-		h.msg_iovlen = 2;
 	}
-	if (a && a->n > 0) {
-		h.msg_control = control.room;
-		h.msg_controllen = CMSG_SPACE(a->n * sizeof a->fds[0]);
-		memset(&control, 0, h.msg_controllen);
-		control.first = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-		    .cmsg_type = SCM_RIGHTS,
-		    .cmsg_len = CMSG_LEN(a->n * sizeof a->fds[0])};
-		memcpy(CMSG_DATA(&control.first), a->fds, a->n * sizeof a->fds[0]);
-	}
-	do
-		sent = sendmsg(end, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (sent < 0 && errno == EINTR);
-	return sent >= 0;
+	return anchors_send(end, all, told ? 2 : 1, a) >= 0;
 }
 
 int
 link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 {
 	struct iovec all[2] = {{m, sizeof *m}};
-	union control control;
-	struct msghdr h = {.msg_iov = all,
-	    .msg_iovlen = 1,
-	    .msg_control = control.room,
-	    .msg_controllen = sizeof control.room};
 	bool reset = false;
 	ssize_t n;
 
-	if (room) {
+	if (room)
 		all[1] = (struct iovec){room->text, room->n};
-		h.msg_iovlen = 2;
-	}
-	a->n = 0;
-	a->cut = false;
-	while ((n = recvmsg(end, &h, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) < 0)
+	while ((n = anchors_receive(end, all, room ? 2 : 1, a)) < 0)
 		/*
 		 * The other side has ended and left something unread; what it has sent lies here.
 		 * Linux says so once, and another kernel may say nothing else.
@@ -143,12 +112,6 @@ link_receive(int end, struct msg *m, struct anchors *a, const struct told *room)
 		return errno == EAGAIN ? 0 : -1;
 	if (n == 0)
 		return -1;
-	a->cut = h.msg_flags & MSG_CTRUNC;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-			a->n = (c->cmsg_len - CMSG_LEN(0)) / sizeof a->fds[0];
-			memcpy(a->fds, CMSG_DATA(c), a->n * sizeof a->fds[0]);
-		}
 	words_of(m)[RECORD_BYTES - 1] = '\0';
 	return 1;
 }

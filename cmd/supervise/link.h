@@ -9,6 +9,7 @@
 #ifndef DLOCK_LINK_H
 #define DLOCK_LINK_H
 
+#include "anchors.h"
 #include "page.h"
 #include "signals.h"
 
@@ -54,13 +55,6 @@ struct msg {
 
 /* Both ends (close-on-exec), or -1 with errno. */
 int link_open(int ends[2]);
-
-/* Descriptors whose being open keeps the lock: for each key one, or none (grant.anchor). */
-struct anchors {
-	int fds[KEYS_MAX];
-	size_t n;
-	bool cut; /* there were more, for which the receiver had no room */
-};
 
 /*
  * Sends msg, with copies of the anchors and with what is told, unless these are NULL.  Never

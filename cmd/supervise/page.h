@@ -64,11 +64,10 @@ struct page {
 	/* --newest: when the run came, as its record has it; for the next keeper */
 	_Atomic int64_t newest;
 	_Atomic instant begin_by; /* but not later than that: before.h; NEVER: no bound */
-	_Atomic bool stopping; /* TERM is being sent by the process that has set this */
-	_Atomic bool killing;  /* the keeper kills: it halts all first (tree.h) */
-	_Atomic bool joined;   /* nested dlocks hold along with us, or may be about to */
-	_Atomic int exec;      /* EXEC_*, or an errno; written by the stub */
-	_Atomic bool opened;   /* `where` is set */
+	_Atomic bool stopping;   /* TERM is being sent by the process that has set this */
+	_Atomic bool killing;    /* the keeper kills: it halts all first (tree.h) */
+	_Atomic int exec;        /* EXEC_*, or an errno; written by the stub */
+	_Atomic bool opened;     /* `where` is set */
 	char where[WHERE_BYTES]; /* the server, for people */
 	struct page_end end;
 	struct page_front front;

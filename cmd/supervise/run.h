@@ -100,6 +100,14 @@ _Noreturn void start_end(const struct params *, const struct verdict *);
  */
 struct verdict front_run(const struct run *, pid_t keeper);
 
+/*
+ * To be called last.  Runs that have joined a hold need not be below its process: they hear that it
+ * is lost, and stop their own trees.  Where what keeps the lock, or others of its locks, is
+ * descriptors that we have, this returns when the last of these runs has done that, however long it
+ * needs: it may be suspended.
+ */
+void front_await_joined(void);
+
 /* Runs in the keeper's process, right after the fork. */
 _Noreturn void keeper_run(const struct run *);
 

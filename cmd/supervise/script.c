@@ -137,10 +137,18 @@ script_begin(struct keeper *k, int *kept)
 static bool
 script_start(struct keeper *k, const struct told *told)
 {
+	struct anchors anchors = k->lock.anchors;
+	bool sent;
+
 	k->run->ward->until = instant_after(instant_now(), k->params->steer.length);
 	atomic_store(&k->page->exec, EXEC_CALLED);
 	keeper_job_leave_directory(k);
-	if (!news_grant(&k->news, &k->lock.grant, &k->lock.anchors, told))
+	if (anchors.n > 0 && !join_outer_watch(&k->socket, &anchors))
+		return false;
+	sent = news_grant(&k->news, &k->lock.grant, &anchors, told);
+	if (anchors.n > 0)
+		close(anchors.fds[anchors.n - 1]); /* the front has it */
+	if (!sent)
 		return false;
 	atomic_store(&k->page->granted_at, instant_now());
 	return true;

@@ -70,15 +70,16 @@ not_begun(const struct params *p, enum rc rc, const char *what, const char *why)
 
 /*
  * Is there room for the descriptors that the front opens later?  They are an anchor for each key,
- * two for its loop, and with a terminal one for the witness; the front closes the keeper's end of
- * the link, which makes room for one.  This is checked before the lock is asked for: without room
+ * with a hold one more, two for its loop, and with a terminal one for the witness; the front closes
+ * the keeper's end of the link, which makes room for one.  This is checked before the lock is asked for: without room
  * for its anchors the lock would end with the keeper.
  */
 static bool
 has_descriptors(const struct run *r)
 {
-	int spare[KEYS_MAX + 2];
-	size_t n = 0, wanted = r->params->nkeys + 1 + r->origin->has_tty;
+	int spare[KEYS_MAX + 3];
+	size_t n = 0,
+	       wanted = r->params->nkeys + r->ward->is_hold + 1 + r->origin->has_tty;
 	bool enough;
 
 	while (n < wanted && (spare[n] = dup(r->ends[0])) >= 0)
@@ -254,5 +255,6 @@ start_end(const struct params *p, const struct verdict *v)
 		log_end(p);
 	if (p->show.metrics)
 		metrics_add(p, &run); /* which may wait for a second */
+	front_await_joined();
 	_exit(v->signal ? start_die_of(v->signal) : v->status);
 }

@@ -758,7 +758,8 @@ def making(program, end="stop"):
 OF_SESSIONS = {"test_capabilities", "test_command_is_told_about_its_lock", "test_contenders_never_overlap",
                "test_expired_wait_is_75_and_blocks_nobody", "test_interrupted_waiter_dies_of_the_signal_and_leaves_the_queue",
                "test_killed_keeper_takes_the_whole_tree_along", "test_killed_waiter_blocks_nobody_for_long",
-               "test_nonblock_says_who_holds_it", "test_one_of_several_is_taken_away", "test_tokens_grow_after_a_crash",
+               "test_nonblock_says_who_holds_it", "test_one_of_several_is_taken_away",
+               "test_one_that_has_joined_and_is_frozen_keeps_what_lasts_with_a_descriptor", "test_tokens_grow_after_a_crash",
                "test_waiter_killed_as_it_is_served_blocks_nobody_for_long", "test_what_a_mode_cannot_it_refuses",
                "test_who_holds_it", "test_looking_changes_nothing", "test_wait_ends_when_the_lock_is_given_back", "test_force"}
 

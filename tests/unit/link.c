@@ -119,7 +119,7 @@ descriptors_travel(void **state)
 	size_t before;
 
 	assert_int_equal(pipe(pipe_ends), 0);
-	while (given.n < KEYS_MAX) {
+	while (given.n < KEYS_MAX + 1) {
 		given.fds[given.n] = pipe_ends[given.n % 2];
 		before = open_descriptors();
 		given.n++;

@@ -23,12 +23,13 @@ import uuid
 import pytest
 
 from support import (BRIEFLY, DLOCK, DLOCK_TEST, PATIENCE, ROOT, FilePlace, RedisPlace, boottime, born_of, children_of, compile_shim, compiled,
-                     descendants_of, is_alive, is_free, kill, let_pass, name_of, parents_below, places, spent, stat_of, wait_for)
+                     descendants_of, is_alive, is_free, kill, let_pass, name_of, parents_below, place_id, places, spent, stat_of, wait_for)
 
 pytestmark = pytest.mark.skipif(not places(), reason="no backend")
 # What a script does when it is asked to stop, or what it has begun, is to be done before KILL, also on a slow machine.
 GRACE = "-t 12 --grace 4s"
 PLACES = [p for p in (FilePlace, RedisPlace) if p in places()]
+DESCRIPTORS = {"file", "pg-advisory", "pg-row", "mysql-row", "mysql-named"}  # a lock there lasts for as long as one is open
 CLONE_NEWNET = 0x40000000
 TTL = 3  # seconds: KILL is due 2.47 s after the last good renewal
 
@@ -1702,6 +1703,46 @@ while :; do sleep 0.1; done
     (_, keeper), = holders()
     kill(keeper)
     assert next_one.wait().status == 1
+
+
+@pytest.mark.parametrize("where", [p for p in places(every=True) if place_id(p) in DESCRIPTORS], ids=place_id, indirect=True)
+@pytest.mark.parametrize("how", ["killed", "one key is lost", "killed, and has joined a run"])
+def test_one_that_has_joined_and_is_frozen_keeps_what_lasts_with_a_descriptor(start, where, dlock, how):
+    """Nobody else works as long as its command can go on, though the keeper of the hold is gone."""
+    script = start("""export D P="${0%%script}"
+: >"${P}pid"
+cat >"${P}body" <<'end'
+eval "$($D hold -k "$K" -k "$K2" -t 9 --for 1000 --shell --log "${P}log")"
+(setsid $D run -q -k "$K2" -t 9 sh -c 'echo $$ >$1; exec sleep 1000' sh "${P}pid" & echo $! >"${P}front"
+while [ ! -s "${P}pid" ]; do sleep 0.02; done)
+end
+%s
+while [ ! -s "${P}pid" ]; do sleep 0.02; done
+unset DLOCK_KEEPER
+mark joined
+while :; do sleep 0.1; done
+""" % ('$D run -q -k "$K" -k "$K2" -t 9 sh "${P}body" &' if "run" in how else '. "${P}body"'), where)
+    script.mark("joined")
+    other = where.key("other")
+    command, inner = (int((script.directory / name).read_text()) for name in ("pid", "front"))
+    keeper, = [below[0] for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold" and (below := children_of(p))]
+    tree = [inner] + descendants_of(inner)
+    assert command in tree
+    for pid in tree:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        if "lost" in how:
+            where.take_away([where.key(), other], where.key())
+        else:
+            kill(keeper)
+        wait_for(lambda: " lost " in (script.directory / "log").read_text(), what="the line of the loss")
+        time.sleep(2)  # in which its front gives it back, if it does
+        assert dlock.run("run", *where.words, "-n", "-k", other, "true").status == 75
+    finally:
+        for pid in tree:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert dlock.run("run", *where.words, "-w", "30s", "-k", other, "sh", "-c", f"! kill -0 {command} 2>&1").status == 0
 
 
 @pytest.mark.parametrize("options", ["--for 1000", "--pid $$"])
