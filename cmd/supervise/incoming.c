@@ -186,6 +186,8 @@ incoming_wait(struct keeper *k, int fd, short events, instant until)
 	until = instant_first(until, k->todo.wake);
 	/* not longer than the front may doubt that we are alive */
 	until = instant_first(until, instant_now() + k->params->terms.ttl / 3);
+	/* as when we wake: we may have had no processor for long, and now sleep for all that */
+	atomic_store(&k->page->alive_at, instant_now());
 	loop_wait(&k->loop, set, n, instant_first(until, k->job.leave_at));
 	if (k->job.leave_at != NEVER && instant_now() >= k->job.leave_at)
 		keeper_job_leave_session(k);

@@ -13,6 +13,7 @@ import resource
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -973,6 +974,37 @@ def test_a_keeper_that_wants_a_processor_is_not_given_up(dlock, leased, tmp_path
         }""")
     done = dlock.run("run", *leased.words, "-t", "3s", "-w", "1m", "-k", leased.key(), "--", "echo", "ran", env={"LD_PRELOAD": shim})
     assert (done.status, done.stdout) == (0, "ran\n"), done
+
+
+def test_a_keeper_that_has_had_its_processor_and_sleeps_is_not_given_up(dlock, tmp_path, redis_server):
+    """It is looked at again two seconds after it has wanted one, and need not have woken since: its server says nothing."""
+    shim = compile_shim(tmp_path, "busy", """
+        #define _GNU_SOURCE
+        #include <sys/socket.h>
+        #include <sys/syscall.h>
+        #include <time.h>
+        #include <unistd.h>
+        static double now(void) {
+            struct timespec t;
+            clock_gettime(CLOCK_MONOTONIC, &t);
+            return t.tv_sec + t.tv_nsec / 1e9;
+        }
+        int connect(int fd, const struct sockaddr *address, socklen_t size) {
+            static int called;
+            double until = now() + 6.6;
+            while (!called && now() < until);
+            called = 1;
+            return syscall(SYS_connect, fd, address, size);
+        }""")
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as stack:
+        port = listener.getsockname()[1]
+        for _ in range(2):  # once the backlog is full, Linux drops the SYNs
+            full = stack.enter_context(socket.socket())
+            full.setblocking(False)
+            full.connect_ex(("127.0.0.1", port))
+        done = dlock.run("run", "-u", f"redis://127.0.0.1:{port}", "-O", "connect-timeout=20s", "-t", "3s", "-w", "9s", "-k", "job", "echo", "ran",
+                         env={"LD_PRELOAD": shim})
+    assert done.status == 69 and str(port) in done.stderr and "keeper" not in done.stderr, done
 
 
 def test_a_keeper_that_goes_on_while_the_front_kills_gives_nothing_back_early(dlock, files, tmp_path):
