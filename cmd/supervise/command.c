@@ -274,7 +274,8 @@ command_start(struct keeper *k, const struct told *told)
 	instant patience = instant_first(now + CLEAR_SCREEN, now + (latest - now) / 2);
 
 	/* what is in the link has reached the front, even one that sleeps */
-	if (!news_grant(&k->news, &k->lock.grant, &k->lock.anchors, NULL))
+	if (!news_grant(&k->news, &k->lock.grant, &k->lock.anchors,
+		k->lock.outer.watched.n > 0, NULL))
 		return false;
 	atomic_store(&k->page->command, k->command.pid);
 	atomic_store(&k->page->granted_at, now);

@@ -392,6 +392,8 @@ take_message(struct front *f, const struct msg *m, const struct anchors *a)
 		f->keeper.anchors = *a;
 		if (f->run->ward->is_hold && a->n > 0)
 			f->keeper.joined = a->fds[--f->keeper.anchors.n];
+		if (m->number && f->keeper.anchors.n > 0)
+			f->keeper.watched = a->fds[--f->keeper.anchors.n];
 		waiting_end(&f->waiting, m->token);
 		atomic_store(&f->page->front.on_screen, false);
 		log_grant(f);
@@ -612,6 +614,8 @@ part_with_keeper(struct front *f)
 	anchors_close(&f->keeper.anchors);
 	if (f->keeper.joined >= 0)
 		close(f->keeper.joined);
+	if (f->keeper.watched >= 0)
+		close(f->keeper.watched);
 	loop_close(&f->loop);
 	free(f->elders.spared.at);
 	memset(f, 0, sizeof *f);
@@ -634,7 +638,7 @@ front_begin(struct front *f, const struct run *r, pid_t keeper)
 	f->parent = getppid();
 	f->with_parent = r->parent;
 	f->keeper.link = r->ends[0];
-	f->keeper.joined = -1;
+	f->keeper.joined = f->keeper.watched = -1;
 	/* the anchors that come before that are ours already: start.c has seen to room for them */
 	f->keeper.listen_from = awaited ? NEVER : instant_now() + LISTEN_LATER;
 	f->elders.look_at = f->threat.warn_at = NEVER;
@@ -749,7 +753,8 @@ front_await_joined(void)
 	struct pollfd set[LOOP_OWN + 1];
 	struct signalfd_siginfo info;
 
-	if (f->end.ending.kind != END_LOST || f->keeper.joined < 0)
+	if ((f->end.ending.kind != END_LOST && f->end.ending.kind != END_REFUSED) ||
+	    f->keeper.joined < 0)
 		return;
 	loop_hear_children(&f->loop);
 	do {

@@ -48,6 +48,7 @@ struct front_keeper {
 	struct anchors anchors; /* keep the lock while we live, and break if it ends */
 	size_t broken;          /* of them, once the watch knows that one is */
 	int joined; /* of a hold with anchors: ends with the last that has joined; or -1 */
+	int watched; /* of one that has joined such a hold: ends with us; or -1 */
 };
 
 struct front {

@@ -431,6 +431,7 @@ keeper_run(const struct run *r)
 {
 	unsigned calls;
 	instant last;
+	bool leaves;
 
 	keeper_init(&keeper, r);
 	keeper_prepare(&keeper);
@@ -455,11 +456,14 @@ keeper_run(const struct run *r)
 	while (r->ward->is_hold && keeper.socket.listener < 0 && keeper.socket.n > 0 &&
 	    instant_now() < last)
 		incoming_wait(&keeper, -1, 0, last);
-	if (!keeper.keep.ending.stuck)
+	/* a run that has joined may be suspended: then what it works under is the front's to keep */
+	leaves = keeper.keep.lock.tied && keeper.keep.ending.kind == END_LOST &&
+	    keeper.keep.tree.joined > 0;
+	if (!keeper.keep.ending.stuck && !leaves)
 		lock_close(&keeper.lock);
 	join_outer_unwatch(&keeper.socket);
 	log_for_front(&keeper);
-	if (r->ward->is_hold && awaits_question(&keeper))
+	if (r->ward->is_hold && !leaves && awaits_question(&keeper))
 		await_question(&keeper);
 	_exit(0);
 }

@@ -25,7 +25,10 @@ enum msg_kind {
 	MSG_RETRYING,   /* the server does not answer; key, text: how */
 	MSG_SKIPPED,    /* the job has been done; number: its status; text: by whom */
 	MSG_SUPERSEDED, /* --newest: text: the record of a newer run */
-	/* token, slot; carries the anchors */
+	/*
+	 * token, slot; carries the anchors.  Behind them come what shows the outer hold that we have
+	 * not stopped yet, if number is not 0, and what shows that to us, with a hold that has anchors.
+	 */
 	MSG_GRANTED,
 	MSG_STARTED,   /* number: pid */
 	MSG_SUSPENDED, /* the command was suspended; number: by which signal */

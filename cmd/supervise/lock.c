@@ -128,6 +128,8 @@ lock_acquire(struct lock *l, instant until, struct fault *f)
 		if (g->anchor >= 0)
 			l->anchors.fds[l->anchors.n++] = g->anchor;
 	}
+	if (l->outer.watched.n > 0)
+		l->anchors.fds[l->anchors.n++] = l->outer.watched.fds[0];
 	/* not later: a link or an option file may lead elsewhere when somebody wants to join */
 	if (!l->nested)
 		(void)identity_ask(&l->outer.identity, l->params->site.backend, l->store);

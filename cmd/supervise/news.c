@@ -28,9 +28,10 @@ news_send(struct news *n, enum msg_kind kind, int64_t number, const char *text)
 
 bool
 news_grant(const struct news *n, const struct grant *g, const struct anchors *a,
-    const struct told *told)
+    bool watched, const struct told *told)
 {
-	const struct msg m = {.kind = MSG_GRANTED, .token = g->token, .slot = g->slot};
+	const struct msg m = {
+	    .kind = MSG_GRANTED, .number = watched, .token = g->token, .slot = g->slot};
 
 	return news_message(n, &m, a, told);
 }

@@ -21,9 +21,12 @@ bool news_message(
     const struct news *, const struct msg *, const struct anchors *, const struct told *);
 bool news_send(struct news *, enum msg_kind, int64_t number, const char *text);
 
-/* Sends a grant, with all that keeps the lock.  False, with errno: it has not reached the front. */
+/*
+ * Sends a grant, with all that keeps the lock; `watched`: outer.watched is among that.  False, with
+ * errno: it has not reached the front.
+ */
 bool news_grant(const struct news *, const struct grant *, const struct anchors *,
-    const struct told *);
+    bool watched, const struct told *);
 
 /* MSG_TRACE, of a struct news: as host->tell. */
 void news_trace(void *news, const char *line);

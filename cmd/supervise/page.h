@@ -55,7 +55,7 @@ struct page_front {
 /* Where nothing else is said, the keeper writes. */
 struct page {
 	_Atomic instant term_at, kill_at; /* NEVER until a grant */
-	/* when the keeper last woke; it does so every third of the ttl */
+	/* when the keeper last woke, or went to sleep; it wakes every third of the ttl */
 	_Atomic instant alive_at;
 	_Atomic pid_t command;   /* 0 before it is known, and after it was reaped */
 	_Atomic instant died_at; /* set before `died_of` */

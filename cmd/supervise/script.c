@@ -145,7 +145,8 @@ script_start(struct keeper *k, const struct told *told)
 	keeper_job_leave_directory(k);
 	if (anchors.n > 0 && !join_outer_watch(&k->socket, &anchors))
 		return false;
-	sent = news_grant(&k->news, &k->lock.grant, &anchors, told);
+	sent = news_grant(
+	    &k->news, &k->lock.grant, &anchors, k->lock.outer.watched.n > 0, told);
 	if (anchors.n > 0)
 		close(anchors.fds[anchors.n - 1]); /* the front has it */
 	if (!sent)

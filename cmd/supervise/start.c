@@ -70,16 +70,18 @@ not_begun(const struct params *p, enum rc rc, const char *what, const char *why)
 
 /*
  * Is there room for the descriptors that the front opens later?  They are an anchor for each key,
- * with a hold one more, two for its loop, and with a terminal one for the witness; the front closes
- * the keeper's end of the link, which makes room for one.  This is checked before the lock is asked for: without room
- * for its anchors the lock would end with the keeper.
+ * one more for a hold and one for a run that joins a hold (MSG_GRANTED), two for its loop, and with
+ * a terminal one for the witness; the front closes the keeper's end of the link, which makes room
+ * for one.  This is checked before the lock is asked for: without room for its anchors the lock
+ * would end with the keeper.
  */
 static bool
 has_descriptors(const struct run *r)
 {
-	int spare[KEYS_MAX + 3];
+	int spare[KEYS_MAX + 4];
 	size_t n = 0,
-	       wanted = r->params->nkeys + r->ward->is_hold + 1 + r->origin->has_tty;
+	       wanted = r->params->nkeys + r->ward->is_hold + (*r->outer != 0) + 1 +
+	    r->origin->has_tty;
 	bool enough;
 
 	while (n < wanted && (spare[n] = dup(r->ends[0])) >= 0)

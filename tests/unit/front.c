@@ -3,6 +3,7 @@
  * what the keeper has still said.
  */
 #define front_run test_front_run
+#define front_await_joined test_front_await_joined
 #define front_has_grant test_front_has_grant
 #define waiting_tick test_waiting_tick
 #include "cmd/supervise/front.c"

@@ -93,6 +93,11 @@ def holders():
     return result
 
 
+def began_at(pid):
+    """By the kernel's clock."""
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[19])
+
+
 @pytest.fixture(autouse=True)
 def no_hold_is_left(nothing_is_left):
     """After each test those go that are held for a time; those for a process go with it."""
@@ -1706,13 +1711,13 @@ while :; do sleep 0.1; done
 
 
 @pytest.mark.parametrize("where", [p for p in places(every=True) if place_id(p) in DESCRIPTORS], ids=place_id, indirect=True)
-@pytest.mark.parametrize("how", ["killed", "one key is lost", "killed, and has joined a run"])
+@pytest.mark.parametrize("how", ["killed", "killed, as that of who joined", "killed below another hold", "killed, and has joined a run", "one key is lost"])
 def test_one_that_has_joined_and_is_frozen_keeps_what_lasts_with_a_descriptor(start, where, dlock, how):
     """Nobody else works as long as its command can go on, though the keeper of the hold is gone."""
     script = start("""export D P="${0%%script}"
 : >"${P}pid"
 cat >"${P}body" <<'end'
-eval "$($D hold -k "$K" -k "$K2" -t 9 --for 1000 --shell --log "${P}log")"
+%s
 (setsid $D run -q -k "$K2" -t 9 sh -c 'echo $$ >$1; exec sleep 1000' sh "${P}pid" & echo $! >"${P}front"
 while [ ! -s "${P}pid" ]; do sleep 0.02; done)
 end
@@ -1721,16 +1726,21 @@ while [ ! -s "${P}pid" ]; do sleep 0.02; done
 unset DLOCK_KEEPER
 mark joined
 while :; do sleep 0.1; done
-""" % ('$D run -q -k "$K" -k "$K2" -t 9 sh "${P}body" &' if "run" in how else '. "${P}body"'), where)
+""" % ("\n".join(['eval "$($D hold -k "$K" -k "$K2" -t 9 --for 1000 --shell --log "${P}log")"'] * (2 if "another" in how else 1)),
+       '$D run -q -k "$K" -k "$K2" -t 9 sh "${P}body" &' if "run" in how else '. "${P}body"'), where)
     script.mark("joined")
     other = where.key("other")
     command, inner = (int((script.directory / name).read_text()) for name in ("pid", "front"))
-    keeper, = [below[0] for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold" and (below := children_of(p))]
+    keepers = [below[0] for p in descendants_of(os.getpid()) if name_of(p) == "dlock-hold" and (below := children_of(p))]
+    keeper = min(keepers, key=began_at)
     tree = [inner] + descendants_of(inner)
     assert command in tree
+    joined = children_of(inner)[0]
     for pid in tree:
         os.kill(pid, signal.SIGSTOP)
     try:
+        if "who joined" in how:
+            kill(joined)
         if "lost" in how:
             where.take_away([where.key(), other], where.key())
         else:
