@@ -36,18 +36,19 @@ retry_first(const struct retry *p, instant until)
 }
 
 instant
+retry_attempt(const struct retry *p, instant until)
+{
+	return instant_first(
+	    retry_first(p, until), instant_after(instant_now(), p->first));
+}
+
+instant
 retry_attempt_by(const struct retry *p, instant first_by)
 {
 	instant now = instant_now(), least = now + instant_first(LEAST, p->first);
 
 	return first_by < least ? least
 				: instant_first(first_by, instant_after(now, p->first));
-}
-
-instant
-retry_attempt(const struct retry *p, instant until)
-{
-	return retry_attempt_by(p, retry_first(p, until));
 }
 
 instant

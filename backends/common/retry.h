@@ -77,10 +77,7 @@ void retry_begin(struct retry *, const struct claim *);
 /* Until when to wait for the first answer; `until` is acquire's. */
 instant retry_first(const struct retry *, instant until);
 
-/*
- * Until when a single attempt may last that begins now: at least a second, so that the last one
- * can still learn why it fails.
- */
+/* Until when a single attempt may last that begins now. */
 instant retry_attempt(const struct retry *, instant until);
 
 /*
@@ -96,7 +93,10 @@ void retry_end_outage(struct retry *);
 /* Is there an outage: no answer since retry_begin(), or since an attempt has failed? */
 bool retry_is_outage(const struct retry *);
 
-/* The same for an attempt that wants its answer by `first_by` (retry_first(), or NEVER). */
+/*
+ * Until when an attempt may last that wants its answer by `first_by` (retry_first(), or NEVER):
+ * at least a second, so that it can still learn why it fails.
+ */
 instant retry_attempt_by(const struct retry *, instant first_by);
 
 /*

@@ -41,6 +41,8 @@
 #define SWITCH (2500 * NS_PER_MS)
 /* that the keeper ends a command before its lease, beside the grace */
 #define SPARE (500 * NS_PER_MS)
+/* in less, a server may have had no time to answer */
+#define BRIEF (500 * NS_PER_MS)
 /* for giving back what replicas did not confirm */
 #define WITHDRAWAL NS_PER_S
 /* a run that is shorter pays for no renewal, and for no connection to listen on */
@@ -294,6 +296,24 @@ redis_ask_lock(struct redis *r, int64_t alive, instant until, struct grant *g,
 	}
 }
 
+/* The last one before `until` may have no time for an answer: why it failed was said before. */
+static enum rc
+redis_ask_first(
+    struct redis *r, instant until, struct grant *g, struct answer *a, struct fault *f)
+{
+	instant ends = retry_attempt(&r->store.patience, until);
+	bool brief = r->store.patience.tries > 0 && ends - instant_now() < BRIEF;
+	struct fault before;
+	enum rc rc;
+
+	if (brief)
+		before = *f;
+	rc = redis_ask_lock(r, until ? QUEUE_ALIVE : 0, ends, g, a, f);
+	if (brief && rc == RC_AGAIN && instant_now() >= ends)
+		*f = before;
+	return rc;
+}
+
 /* The server's clock names the period of a job, and with that one of its keys. */
 static enum rc
 redis_name_period(struct redis *r, instant until, struct fault *f)
@@ -332,10 +352,7 @@ redis_attempt(
 
 	if (!r->queued) {
 		rc = redis_name_period(r, retry_attempt(&r->store.patience, until), f);
-		return rc != RC_OK
-		    ? rc
-		    : redis_ask_lock(r, until ? QUEUE_ALIVE : 0,
-			  retry_attempt(&r->store.patience, until), g, a, f);
+		return rc == RC_OK ? redis_ask_first(r, until, g, a, f) : rc;
 	}
 	if (!retry_is_outage(&r->store.patience))
 		rc = queue_wait(&r->queue, &r->names, r->claim->owner, a, until, f);

@@ -96,9 +96,6 @@ wait_replaces_connect_timeout_but_bounds_no_attempt(void **state)
 	assert_true(is_near(retry_first(&p, now + 60 * NS_PER_S), now + 60 * NS_PER_S));
 	assert_true(is_near(retry_attempt(&p, now + 2 * NS_PER_S), now + 2 * NS_PER_S));
 	assert_true(is_near(retry_attempt(&p, 0), now + 5 * NS_PER_S));
-	/* also the last one can learn why it fails */
-	p.since -= 4 * NS_PER_S;
-	assert_true(is_near(retry_attempt(&p, now + 100 * NS_PER_MS), now + NS_PER_S));
 }
 
 /* How long it goes on, where each failure comes `step` after the one before. */
