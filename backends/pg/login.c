@@ -108,7 +108,8 @@ begin_login(const struct login *l, const struct hosts *h)
 
 /*
  * A host that we wait for has said nothing yet.  Whoever is overloaded is not asked again:
- * only the first login of a store asks, and not beyond the share of the host.  True: it is none of PostgreSQL.
+ * only the first login of a store asks, and not beyond `end`, which is the share of the host.  True:
+ * it is none of PostgreSQL.
  */
 static bool
 is_strange(struct login *l, const PGconn *conn, instant end)

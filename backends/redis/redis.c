@@ -436,8 +436,9 @@ redis_hear(struct redis *r, bool anew, instant until)
 	int64_t last = r->unheard, ttl = r->claim->ttl;
 
 	r->unheard = 0;
-	if (anew)
-		return instant_first(SETTLED, ttl / 3);
+	if (anew) /* as each renewal is where a proxy ends idle connections (alert.h) */
+		return instant_first(
+		    alert_space(ttl) > SETTLED ? alert_space(ttl) : SETTLED, ttl / 3);
 	if (queue_hear(&r->queue, &r->names, until))
 		return AT_ONCE;
 	if (!queue_is_subscribed(&r->queue) && !r->queue.deaf)

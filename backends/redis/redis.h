@@ -105,8 +105,7 @@ struct redis {
 	bool plainly;    /* the server runs no scripts, and the dialect does without */
 	bool down_after; /* has been spoken of */
 	int both;        /* an epoll descriptor of what redis_watch() watches; 0: none */
-	int64_t
-	    unheard; /* ns: as alert_unheard() was the last time; 0: we listen, or may not */
+	int64_t unheard; /* ns: the last alert_unheard(); 0: we listen, or may not */
 	struct names names; /* last: it is long, and little of it is touched */
 };
 

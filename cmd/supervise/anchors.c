@@ -34,7 +34,7 @@ anchors_send(int socket, const struct iovec *parts, size_t n, const struct ancho
 	return sent;
 }
 
-/* The room is a whole number of words, and may have had room for one more. */
+/* There may be more than fit: the room for them is a whole number of words. */
 static void
 append_all(struct anchors *a, const unsigned char *fds, size_t n)
 {

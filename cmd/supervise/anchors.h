@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 
 struct anchors {
-	/* for each key one, or none (grant.anchor); behind those of a hold join_outer_watch()'s */
+	/* for each key one, or none (grant.anchor); behind them what else MSG_GRANTED brings */
 	int fds[KEYS_MAX + 1];
 	size_t n;
 	bool cut; /* there were more, for which the receiver had no room */

@@ -457,8 +457,8 @@ keeper_run(const struct run *r)
 	    instant_now() < last)
 		incoming_wait(&keeper, -1, 0, last);
 	/* a run that has joined may be suspended: then what it works under is the front's to keep */
-	leaves = keeper.keep.lock.tied && keeper.keep.ending.kind == END_LOST &&
-	    keeper.keep.tree.joined > 0;
+	leaves = r->ward->is_hold && keeper.keep.lock.tied &&
+	    keeper.keep.ending.kind == END_LOST && keeper.keep.tree.joined > 0;
 	if (!keeper.keep.ending.stuck && !leaves)
 		lock_close(&keeper.lock);
 	join_outer_unwatch(&keeper.socket);

@@ -17,9 +17,8 @@ struct lock {
 	struct store *store; /* NULL: none is open */
 	bool asked;          /* it may know of us */
 	struct grant grant;
-	struct anchors
-	    anchors; /* of all its keys; the last one is outer.watched, if that came */
-	struct period period;    /* of --once-per, as the server's clock names it */
+	struct anchors anchors; /* of all its keys; then outer.watched, if there is one */
+	struct period period;   /* of --once-per, as the server's clock names it */
 	struct join_inner outer; /* its host, site, parts and identity are the lock's */
 };
 

@@ -4,6 +4,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 # What each has to have heard, and what it answers then.
 STRANGERS = {"Redis": (b"\n", b"-ERR unknown command\r\n"), "memcached": (b"\n", b"ERROR\r\n"),
@@ -12,8 +13,8 @@ STRANGERS = {"Redis": (b"\n", b"-ERR unknown command\r\n"), "memcached": (b"\n",
 
 
 @contextlib.contextmanager
-def stranger(name, wakes=False):
-    """The port of such a server; `wakes`: it says nothing to the first who comes."""
+def stranger(name, wakes=False, pause=0):
+    """The port of such a server; `wakes`: it says nothing to the first who comes.  It answers after `pause` seconds."""
     wanted, answer = STRANGERS[name]
     asleep = [None] * wakes
 
@@ -26,6 +27,7 @@ def stranger(name, wakes=False):
                 if not more:
                     return
                 heard += more
+            time.sleep(pause)
             client.sendall(answer)
             client.recv(1000)
 

@@ -114,6 +114,11 @@ def test_a_server_that_waits_for_more_is_known_soon(dlock, name):
         assert_refused(run(dlock, pg_url(port), "-w", "inf", timeout=20), 76, str(port), "is no PostgreSQL", f"{name} answers there")
 
 
+def test_a_server_of_another_kind_that_is_slow_is_known(dlock):
+    with stranger("Redis", pause=0.5) as port:
+        assert_refused(run(dlock, pg_url(port), "-n"), 76, str(port), "Redis answers there")
+
+
 def test_a_postgresql_that_wakes_while_it_is_asked_is_no_stranger(dlock):
     with stranger("PostgreSQL", wakes=True) as port:
         assert_refused(run(dlock, pg_url(port), "-O", "connect-timeout=2s"), 69, str(port))

@@ -743,6 +743,24 @@ def test_a_break_that_comes_as_it_begins_to_listen_is_heard(dlock, own_redis, ma
     assert spent(broken[0]) < 4
 
 
+def test_a_holder_whose_server_is_late_when_it_asks_to_listen_asks_again(dlock, own_redis, make_proxy):
+    """Not at its next regular renewal, which is due after 80 s."""
+    proxy = make_proxy(own_redis.port)
+    swallowed = []
+
+    def tap(_link, _direction, data):
+        if b"\nSUBSCRIBE\r" in data and not swallowed:
+            swallowed.append(data)
+            return b""
+        return data
+
+    proxy.tap = tap
+    holder = dlock.hold(At(proxy.url), "job", "-t", "240s")
+    with own_redis.client() as c:
+        wait_for(lambda: swallowed and c.pubsub_channels(), what="it to listen")
+    assert holder.finish().status == 0
+
+
 def test_a_holder_whose_listening_ends_listens_again(dlock, own_redis):
     holder = dlock.hold(At(own_redis.url), "job", "-v", "-t", "60s")
     has_renewed(holder, 2)

@@ -1,8 +1,10 @@
 # Goal of these tests: a server that is no ZooKeeper, or one that talks nonsense, runs no
 # command and ends no dlock but with one clear sentence.
 
+import contextlib
 import http.server
 import re
+import socket
 import struct
 import sys
 import threading
@@ -43,6 +45,28 @@ def test_server_that_is_something_else(dlock, other):
     url = f"zk://127.0.0.1:{other}"
     for options in (("-O", "connect-timeout=60s"), ("-w", "inf"), ("-n", "-O", "connect-timeout=60s")):
         assert_refused(run(dlock, url, *options, timeout=15), 76, str(other), "is this a ZooKeeper?")
+
+
+def test_server_that_is_something_else_and_silent_at_first(dlock):
+    """It is asked again, by the same session."""
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client = stack.enter_context(listener.accept()[0])
+                    client.settimeout(0.2)
+                    with contextlib.suppress(TimeoutError):
+                        if client.recv(100).startswith(b"srvr"):
+                            asked.append(client)
+                    if len(asked) > 1:
+                        asked[-1].sendall(b"ERROR\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        assert_refused(run(dlock, f"zk://127.0.0.1:{port}", "-O", "connect-timeout=60s", timeout=30), 76, str(port), "is this a ZooKeeper?")
+        listener.shutdown(socket.SHUT_RDWR)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
