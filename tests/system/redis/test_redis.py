@@ -310,6 +310,8 @@ def test_a_server_that_may_lose_locks_is_told_of_once(dlock, make_redis, options
     if not verbose:
         assert not started.events("notice")
         wait_for(lambda: calls(server, "evalsha") >= 3 and calls(server, "config|get") == 1, what="two renewals")
+        # The server has counted the question before its answer has been read.
+        wait_for(lambda: len(started.events("notice")) == bool(words), what="an answer that has been read")
     done = started.finish()
     lines = [line for line in done.stderr.splitlines() if "may lose locks" in line]
     assert done.status == 0 and len(lines) == len(started.events("notice")) == (1 if words else 0)
